@@ -106,7 +106,7 @@ def study():
                         abs(cls_of_sums(x, n, b) - 0.05) for n, x in enumerate(limits["default"])
                     )
                 }
-        print(b, row["coverage"], row["falls"], row["errors"], flush=True)
+        print(b, row["coverage"], row["falls"], row["error"], flush=True)
         found.append(row)
     return found
 

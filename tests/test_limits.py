@@ -439,11 +439,16 @@ def test_toys_say_how_uncertain_they_are():
     assert float(repr(one).split()[4]) == pytest.approx(one.monte_carlo_error, rel=0.05)
 
 
-def test_models_of_many_events_and_smooth_ones_keep_asymptotic_limits():
+def test_the_default_follows_how_the_data_are_drawn():
+    """Not from the limit: counts of few values are added up, many events have a normal law."""
     assert idm.limit(bounded_mean(1.0), lambda th: th[0]).method == "likelihood"
-    assert idm.limit(poisson(), lambda th: th[0]).method == "likelihood"  # how it is drawn?
-    assert idm.limit(counting(300, 3.0), "s").method == "cls"
-    assert idm.limit(counting(100, 3.0), "s").method == "cls-toys"
+    assert idm.limit(poisson(), lambda th: th[0]).method == "likelihood"  # how is it drawn?
+    assert idm.limit(counting(300, 3.0), "s").method == "cls-toys"
+    assert idm.limit(counting(2, 1.0), "s", side="lower").method == "toys"
+    assert idm.limit(spectrum(np.array([30, 41, 52, 48, 37, 33])), "s").method == "cls"
+    few = idm.limit(spectrum(np.array([0, 1, 0, 2, 0, 1])), "s", toys=20)
+    assert few.method == "cls-toys"
+    assert few.monte_carlo_error > 0
 
 
 @pytest.mark.parametrize(

@@ -86,30 +86,26 @@ def limit(
     rng: Any = 0,
     **options: Any,
 ) -> Limit:
-    r"""Find the upper (or lower) limit of a scalar psi.
-
-    Four methods ask for the largest psi that the data do not exclude:
+    r"""Find the upper (or lower) limit of a scalar psi: the largest that the data do not exclude.
 
     ``"likelihood"``
         Its deviance from the maximum *within the constraints* is at most the quantile of its
         one-sided distribution, :math:`\tfrac12 \chi^2_0 + \tfrac12 \chi^2_1`: 2.71 at 95 %. Where a
-        bound holds psi it rises smoothly with the distance at which the data would put psi beyond,
-        to 5.99 where no event makes the log-likelihood a line (then it is exact). Where bounds of
-        other parameters are within two standard errors and correlated with psi, the quantile is
-        that of the mixture with the truth at those bounds (chi-bar-squared).
+        bound holds psi it rises with the distance at which the data would put psi beyond, to the
+        5.99 of no event (then it is exact). Where bounds of other parameters are within two
+        standard errors and correlated with psi, the quantile is that of the mixture with the truth
+        at those bounds (chi-bar-squared).
     ``"cls"``
-        The probability of a deviance as large as the one observed if psi is true, divided by that
-        if there is no signal, is one less the level (CLs; Read, 2002), by the distributions of
-        large samples (Cowan, Cranmer, Gross and Vitells, 2011): with q the deviance of psi and
-        :math:`q_0` that of no signal, :math:`\Phi(-\sqrt{q}) / \Phi(\sqrt{q_0})`.
+        The probability of a deviance as large as the one observed, over that without a signal
+        (CLs; Read, 2002), is one less the level; for large samples (Cowan, Cranmer, Gross and
+        Vitells, 2011) :math:`\Phi(-\sqrt{q}) / \Phi(\sqrt{q_0})`, q and :math:`q_0` the deviances
+        of psi and of no signal. That is the bound where psi is the smallest, or `null`.
     ``"toys"``
-        The probability is that of data which are simulated at psi, the other parameters at their
-        fit for this psi. Where Poisson counts with few likely values are all that is random, it is
-        a sum over these, and exact: without a background the classical limit of a count (Garwood).
+        The probability is that of simulated data, with other parameters at their fit to this psi.
+        If Poisson counts are all that is random and have few likely values, it is a sum over these
+        and exact: without a background Garwood's limit of a count.
     ``"cls-toys"``
         CLs with both probabilities by toys.
-
-    No signal means the bound at which psi is the smallest (largest, for lower limits), or `null`.
 
     Parameters
     ----------
@@ -121,17 +117,17 @@ def limit(
         Between 0.5 and 1, one-sided.
     side : {"upper", "lower"}
     method : {"likelihood", "cls", "toys", "cls-toys"}, optional
-        By default "likelihood", except for Poisson counts: a model that draws these
-        (``from_loglik(simulate=)`` that calls ``rng.poisson``, Poisson models of other libraries).
-        Then it is "cls-toys", or "toys" where psi has no bound on the other side, if fewer than
-        200 expected events decide between the estimate and the likelihood's limit, and otherwise
-        "cls", or "likelihood".
+        By default "likelihood", but for data that are drawn as Poisson counts: ``rng.poisson`` in
+        ``from_loglik(simulate=)``, or a Poisson model of another library. For these "cls-toys" if
+        they have at most `toys` likely values, or if fewer than 25 events decide between the
+        estimate and the likelihood's limit, and "cls" otherwise; where psi has no bound on the
+        other side, "toys" and "likelihood".
     null : float, optional
-        Psi without a signal, where no bound says it.
+        Psi without a signal.
     toys : int
-        Data sets that are drawn at each psi, where there are too many values to add up.
+        Data sets that are drawn at each psi, unless there are fewer likely values.
     rng : int or numpy.random.Generator, optional
-        Seed of the draws, which are antithetic pairs, the same at each psi.
+        Seed of the draws: antithetic pairs, the same at each psi.
     **options
         Those of `profile`: ``maximizer``, ``curvature``, ``strict``, ``name``.
 

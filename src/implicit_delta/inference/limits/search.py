@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtri, stdtr
 
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
-from implicit_delta.inference.limits.statistic import NOWHERE, Fit, Statistic
+from implicit_delta.inference.limits.statistic import NOWHERE, REACHED, Fit, Statistic
 from implicit_delta.inference.limits.toys import Tail, Toys, effective_events, poisson_means
 from implicit_delta.inference.profile.result import Profile
 from implicit_delta.models.coordinates import slope_inside
@@ -20,7 +20,7 @@ Way: TypeAlias = Literal["likelihood", "cls", "toys", "cls-toys"]
 
 # Skewness alters a tail probability of 5 % by 0.103 / (6 sqrt(n)): 0.34 % of coverage.
 MANY = 25.0  # effective events
-EXACT, EMPTY = 1e-8, 1e-5  # of `length`: a limit is found; it is at the estimate
+CLOSE, EMPTY = 1e-4, 2e-4  # of `length`: to the limit, before a secant; at the estimate
 NEAR = 0.5  # Monte-Carlo errors: what is left is interpolated
 LEAST = 1e-12  # probability that is told from zero
 FARTHER, FARTHEST = 1.3, 1e3  # times as far, until a value is excluded; nothing ever is
@@ -127,11 +127,16 @@ class Search:
             low, high = high, min(FARTHER * high, last)
             if high > FARTHEST:
                 return self.sign * math.inf, 0.0
-        t = brentq(gap, low, high, xtol=EXACT) if gap(high) else high
+        t = brentq(gap, low, high, xtol=CLOSE) if gap(high) else high
         if t < EMPTY:  # all beyond the estimate is excluded
             return self.top.psi, 0.0
         (left, error), slope = known[t], -z / t
-        t += left / slope if error else 0.0
+        if error:
+            t += left / slope
+        else:  # a secant; a sum over values of several counts jumps, and its root is in between
+            near = sorted(known, key=lambda x: abs(known[x][0]))[:2]
+            (a, fa), (b, fb) = ((x, known[x][0]) for x in near)
+            t = float(np.clip(a - fa * (b - a) / (fb - fa), t - CLOSE, t + CLOSE)) if fa else a
         return self.top.psi + self.sign * t * self.length, error / slope * self.length
 
     def _check(self, way: Way) -> None:
@@ -180,7 +185,7 @@ class Search:
         def log_tail(x: float) -> float:
             return float(log_ndtr(-x) if math.isinf(df) else np.log(stdtr(df, -x)))
 
-        if self.sign * (self.top.psi - background.psi) > EMPTY * self.length:
+        if self.sign * (self.top.psi - background.psi) > REACHED * self.length:
             root = math.sqrt(max(2 * (self.top.value - background.value), 0.0))
             return math.exp(log_tail(math.sqrt(q)) - log_tail(-root))
         slope = slope_inside(self.model, self.top.theta)
