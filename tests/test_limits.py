@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import erf, pdtr, xlogy
 from scipy.stats import binom, chi2, norm
+from scipy.stats import poisson as poisson_law
 
 import implicit_delta as idm
 
@@ -471,3 +472,53 @@ def test_null_says_where_there_is_no_signal():
     bound = idm.limit(counting(4, 3.0), "s", method="cls-toys").value
     given = idm.limit(counting(4, 3.0), "s", method="cls-toys", null=0.0).value
     assert given == pytest.approx(bound, rel=1e-6)
+
+
+def worst_coverage(limits, b, farthest):
+    """Sums of Poisson probabilities of the counts whose limit is at least the true signal.
+
+    The smallest is just above a limit: between two of them the coverage grows.
+    """
+    limits = np.array(limits)
+    signals = limits[limits < farthest] * (1 + 1e-9)
+    chances = poisson_law.pmf(np.arange(limits.size), signals[:, None] + b)
+    return 1 - np.max((chances * (limits < signals[:, None])).sum(axis=1), initial=0.0)
+
+
+def limits_of_counts(b, farthest, **options):
+    counts = range(int(poisson_law.isf(1e-6, b + farthest)) + 1)
+    return [idm.limit(counting(n, b), "s", **options).value for n in counts]
+
+
+@pytest.mark.parametrize(
+    ("b", "farthest"),
+    [
+        (0.5, 6.0),
+        *(pytest.param(b, 20.0, marks=pytest.mark.slow) for b in (0.0, 0.5, 1.0, 3.0, 10.0)),
+    ],
+)
+def test_the_limit_of_a_count_covers_and_rises(b, farthest):
+    """The sum leaves out 1e-6; the record of all signals is benchmarks/count_limits.json."""
+    limits = limits_of_counts(b, farthest)
+    assert np.all(np.diff(limits) > 0)
+    assert worst_coverage(limits, b, farthest) >= 0.95 - 2e-6
+
+
+def test_the_likelihood_ratio_would_not_cover():
+    """The red side of the test above: 87.9 % for signals just above the limit of one event."""
+    limits = limits_of_counts(0.5, 6.0, method="likelihood")
+    assert worst_coverage(limits, 0.5, 6.0) == pytest.approx(0.8788, abs=1e-4)
+
+
+@pytest.mark.parametrize(("n", "b"), [(3, 1.0), (12, 10.0), (40, 10.0)])
+def test_asymptotic_cls_is_above_the_likelihood_away_from_the_bound(n, b):
+    r"""Where the estimate is above its bound: it divides by \Phi(\sqrt{q_0}), at most one."""
+    plain, ratio = (idm.limit(counting(n, b), "s", method=m).value for m in ("likelihood", "cls"))
+    q0 = 2 * (n * np.log(n / b) - n + b)
+
+    def probability(s):
+        return norm.sf(np.sqrt(2 * (s + b - n - n * np.log((s + b) / n))))
+
+    expected = brentq(lambda s: probability(s) / norm.cdf(np.sqrt(q0)) - 0.05, n - b, 100)
+    assert ratio == pytest.approx(expected, rel=1e-6)
+    assert ratio >= plain
