@@ -1,6 +1,5 @@
 """Estimates compose: selections, expressions, functions, joins and arithmetic obey their laws."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -630,20 +629,6 @@ def test_there_and_back(case, tmp_path):
     gap = Estimate.load(tmp_path / "gap")
     again = a - b if case == "average" else a["u"] - b["w"]
     assert gap.standard_error == again.standard_error
-
-
-def test_files_of_earlier_releases_do_not_know_their_rows(tmp_path):
-    ask("logit").save(tmp_path / "est")
-    with np.load(tmp_path / "est") as entries:
-        arrays = {name: entries[name] for name in entries.files}
-    header = json.loads(str(arrays.pop("header")))
-    del header["rows"], header["identity"]
-    with open(tmp_path / "old", "wb") as file:
-        np.savez(file, header=np.array(json.dumps(header)), **arrays)
-    old = Estimate.load(tmp_path / "old")
-    assert old["u"].standard_error == ask("logit")["u"].standard_error
-    with pytest.raises(ValueError, match="earlier release"):
-        old - ask("line")
 
 
 # Arithmetic.

@@ -404,7 +404,7 @@ def test_large_and_monotonous_is_no_bomb(rows, tmp_path):
     assert same(Estimate.load(tmp_path / "est"), estimate)
 
 
-# Files of the operating system, and of earlier releases.
+# Errors of the operating system, and unknown diagnostics.
 
 
 def test_errors_of_the_operating_system_stay_what_they_are(tmp_path):
@@ -414,35 +414,12 @@ def test_errors_of_the_operating_system_stay_what_they_are(tmp_path):
         Estimate.load(tmp_path)
 
 
-def old_header(**changes):
-    header = {key: entry for key, entry in HEADER.items() if key != "errors_add"}
-    return {**header, "version": 1, **changes}
-
-
-def test_diagnostics_under_their_old_name_are_read(tmp_path):
-    old = {("linearity" if k == "nonlinearity" else k): v for k, v in HEADER["diagnostics"].items()}
-    forged(tmp_path / "est", json.dumps(old_header(diagnostics=old)))
-    loaded = Estimate.load(tmp_path / "est")
-    assert loaded.diagnostics.nonlinearity == SAVED.diagnostics.nonlinearity
-    assert same(loaded, SAVED)
-
-
 def test_unknown_diagnostics_are_kept_as_notes(tmp_path):
     later = {**HEADER["diagnostics"], "warmth": 0.25}
     forged(tmp_path / "est", {"diagnostics": later})
     loaded = Estimate.load(tmp_path / "est")
     assert loaded.diagnostics.notes == {"lam": 0.3, "warmth": 0.25}
     assert "warmth" in loaded.summary()
-
-
-def test_old_files_of_added_errors_are_known_by_their_numbers(tmp_path):
-    model, evaluation = np.array([[0.04, 0.01], [0.01, 0.09]]), np.diag([0.01, 0.16])
-    total = np.array([[0.09, 0.02], [0.02, 0.49]])  # (0.2 + 0.1)^2 and (0.3 + 0.4)^2
-    changes = {"covariance": total, "part0": model, "part1": evaluation}
-    forged(tmp_path / "est", json.dumps(old_header()), **changes)
-    assert Estimate.load(tmp_path / "est").errors_add
-    forged(tmp_path / "est", json.dumps(old_header()))
-    assert not Estimate.load(tmp_path / "est").errors_add
 
 
 def test_names_that_repeat_or_are_empty_still_load(tmp_path):

@@ -43,16 +43,6 @@ def added(
     return sum(rest, bound(parts["model"], parts["evaluation"]))
 
 
-def adds(parts: Mapping[str, Covariance], total: Covariance) -> bool:
-    """Whether a total is that of errors that add, and not of variances."""
-    if not {"model", "evaluation"} <= set(parts):
-        return False
-    as_errors, as_variances = added(parts).diagonal(), sum(V.diagonal() for V in parts.values())
-    return np.allclose(total.diagonal(), as_errors, rtol=1e-9, atol=0.0) and not np.allclose(
-        as_variances, as_errors, rtol=1e-9, atol=0.0
-    )
-
-
 def combine_draws(rows: Any, draws: Array, before: Array, after: Array) -> Array:
     """Combine draws of the model's part that were stretched to the total, and stretch them anew.
 

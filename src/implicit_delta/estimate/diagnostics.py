@@ -9,7 +9,6 @@ from implicit_delta import errors
 from implicit_delta.core.findings import Finding
 
 KINDS = {"error": errors.ImplicitDeltaError, "warning": errors.ImplicitDeltaWarning}
-RENAMED = {"linearity": "nonlinearity"}  # in files of earlier releases
 # Target of an estimate from which a penalty was taken; its drift has limits of its own.
 DEBIASED = "psi at the true parameters, by one Newton step without the penalty"
 
@@ -92,7 +91,7 @@ def described(found: Diagnostics) -> dict[str, Any]:
 
 def restored(content: Mapping[str, Any]) -> Diagnostics:
     """Rebuild diagnostics from a file; those that this release does not know become notes."""
-    found = {RENAMED.get(name, name): entry for name, entry in content.items()}
+    found = dict(content)
     notes, warnings = dict(found.pop("notes", {})), _texts(found.pop("warnings", []))
     findings = tuple(map(_finding, found.pop("findings", [])))
     known = [item.name for item in fields(Diagnostics) if item.name in found]

@@ -9,19 +9,13 @@ import numpy as np
 
 from implicit_delta.core.factored import Covariance, Factored
 from implicit_delta.core.types import Array
-from implicit_delta.estimate.combination import adds
 from implicit_delta.estimate.diagnostics import described, restored
 from implicit_delta.estimate.held import covariance_of, parts_of
 from implicit_delta.estimate.rows import Rows
-from implicit_delta.estimate.storage import FACTORED, LEFT, MIDDLE, plain
+from implicit_delta.estimate.storage import LEFT, MIDDLE, plain
 
 if TYPE_CHECKING:
     from implicit_delta.estimate import Estimate
-
-EARLIER = (
-    "the file of one was written by an earlier release, which did not keep the weights and "
-    "clusters of its rows. Run `infer(model, psi, influence=True)` again."
-)
 
 
 def content_of(estimate: Estimate) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -60,9 +54,6 @@ def content_of(estimate: Estimate) -> tuple[dict[str, Any], dict[str, Any]]:
     arrays = {name: array for name, array in many.items() if array is not None}
     covariances = {"covariance": covariance_of(estimate)}
     covariances |= {f"part{i}": V for i, V in enumerate(parts_of(estimate).values())}
-    factored = any(isinstance(V, Factored) for V in covariances.values())
-    if factored:
-        texts["version"] = FACTORED
     return texts, {"value": estimate.value, **arrays, **_written(covariances)}
 
 
@@ -98,7 +89,7 @@ def fields_of(texts: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
         "influence": arrays.get("influence"),
         "parts": parts,
         "draws": arrays.get("draws"),
-        "errors_add": texts.get("errors_add", adds(parts, covariance)),
+        "errors_add": texts["errors_add"],
         "df": arrays.get("df", np.inf),
         "target": texts.get("target", ""),
         "scale": texts.get("scale", ""),
@@ -111,13 +102,11 @@ def fields_of(texts: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str
 
 
 def _rows(texts: Mapping[str, Any], arrays: Mapping[str, Array]) -> Rows | None:
-    if "influence" not in arrays:
+    described = texts.get("rows")
+    if "influence" not in arrays or described is None:
         return None
-    n, described = len(arrays["influence"]), texts.get("rows")
-    if described is None:
-        return Rows(n, unknown=EARLIER)
     return Rows(
-        n,
+        len(arrays["influence"]),
         arrays.get("rows_counts"),
         arrays.get("rows_labels"),
         tuple(arrays[f"rows_way{i}"] for i in range(len(described["factors"]))),

@@ -14,14 +14,7 @@ from typing import IO, Any, TypeVar
 import numpy as np
 
 FORMAT = "implicit-delta estimate"
-VERSION = 3  # what changes the meaning of a number gets another one; a new diagnostic does not
-FACTORED = 4  # covariances in factors; files without any are of version 3, which all releases read
-READ = (
-    1,
-    2,
-    VERSION,
-    FACTORED,
-)  # 1 does not know whether standard errors add, 2 no degrees of freedom
+VERSION = 1  # what changes the meaning of a number gets another one; a new diagnostic does not
 DEEPEST = 8  # levels of JSON: a header has three, and notes may have some of their own
 UNNOTICED = 2**26  # bytes that may be unpacked from however small a file
 PACKED = 500  # times beyond that: numbers shrink by 2, sparse ones by 100, bombs by 1000
@@ -111,10 +104,10 @@ def _header(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> dict[str, Any]:
     header = json.loads(text)
     if header["format"] != FORMAT or not isinstance(header["version"], int):
         raise ValueError("another format")
-    if header["version"] not in READ:
+    if header["version"] != VERSION:
         raise _LaterVersion(
-            f"has version {header['version']} of the format, and this release reads versions up "
-            f"to {FACTORED}. Install the release that wrote it, or a later one."
+            f"has version {header['version']} of the format, and this release reads version "
+            f"{VERSION}. Install the release that wrote it, or a later one."
         )
     _check_depth(header, DEEPEST)
     for key in ("names", "parts"):
