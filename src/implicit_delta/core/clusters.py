@@ -194,7 +194,7 @@ def _numbered(labels: NDArray[Any]) -> tuple[NDArray[Any], Any]:
 def _check_no_missing(labels: NDArray[Any]) -> None:
     """Refuse missing labels: which cluster a row without label is in nobody knows."""
     if labels.dtype.kind == "O":
-        missing = np.array([_is_missing(label) for label in labels], dtype=bool)
+        missing = np.array([is_missing(label) for label in labels], dtype=bool)
     else:
         missing = np.asarray(labels != labels)  # NaN and NaT alone differ from themselves
     if np.any(missing):
@@ -205,9 +205,10 @@ def _check_no_missing(labels: NDArray[Any]) -> None:
         )
 
 
-def _is_missing(label: Any) -> bool:
+def is_missing(label: Any) -> bool:
+    """Whether a label stands for a missing one, in any library."""
     if isinstance(label, tuple):
-        return any(map(_is_missing, label))
+        return any(map(is_missing, label))
     try:
         return label is None or bool(label != label)
     except (TypeError, ValueError):  # as pandas' NA does from everything, truth included

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta.core.clusters import FEWEST, Clusters
+from implicit_delta.core.clusters import FEWEST, Clusters, is_missing
 from implicit_delta.core.labels import distinct, places_in
 from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError
@@ -44,7 +44,7 @@ class Groups:
                 f"by has shape {given.shape}: give one label for each row, (m,). For groups by "
                 "several columns give pairs, `by=list(zip(a, b))`."
             )
-        missing = [row for row, label in enumerate(given) if _is_missing(label)]
+        missing = [row for row, label in enumerate(given) if is_missing(label)]
         if missing:
             raise ValueError(
                 f"by is missing for {len(missing)} rows, the first of them row {missing[0]}. Give "
@@ -202,12 +202,3 @@ def _in_order(labels: set[Any]) -> list[Any]:
         return sorted(labels)
     except TypeError:  # numbers among strings
         return sorted(labels, key=lambda label: (type(label).__name__, str(label)))
-
-
-def _is_missing(label: Any) -> bool:
-    if isinstance(label, tuple):
-        return any(map(_is_missing, label))
-    try:
-        return label is None or bool(label != label)
-    except (TypeError, ValueError):  # as pandas' NA does from everything, truth included
-        return type(label).__name__ == "NAType"

@@ -35,8 +35,7 @@ def _of_question(question: Question, data: Any) -> Any:
     ``population=True`` about those of each replicate, so that their sampling counts.
     """
     if not question.population:
-        table = None if question.data is not None else rows_of(data)
-        return OfTheseRows(question, table)
+        return OfTheseRows(question, table=None if question.data is not None else rows_of(data))
     if question.by is not None and len(np.shape(question.by)) and not _names(question.by):
         raise EvaluationError(
             "by= has a label for each row of the data, and the rows are others in each replicate. "
@@ -68,31 +67,8 @@ def _checked(psi: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class OfTheseRows(Worded):
-    """A question about the same rows after each fit."""
-
-    question: Question
-    table: Any
-
-    @property
-    def __name__(self) -> str:
-        return self.question.__name__
-
-    @property
-    def scale(self) -> str:
-        return self.question.scale
-
-    def sentence(self) -> str:
-        return self.question.sentence()
-
-    def __call__(self, fitted: Any) -> Any:
-        """Answer for what was fitted."""
-        return self.question(fitted, self.table)
-
-
-@dataclass(frozen=True, eq=False)
-class OfEachFit(Worded):
-    """A question about the rows of each fit."""
+class _OfFits(Worded):
+    """A question about whatever is fitted."""
 
     question: Question
     findings: tuple[Finding, ...] = ()
@@ -107,6 +83,22 @@ class OfEachFit(Worded):
 
     def sentence(self) -> str:
         return self.question.sentence()
+
+
+@dataclass(frozen=True, eq=False)
+class OfTheseRows(_OfFits):
+    """A question about the same rows after each fit."""
+
+    table: Any = None
+
+    def __call__(self, fitted: Any) -> Any:
+        """Answer for what was fitted."""
+        return self.question(fitted, self.table)
+
+
+@dataclass(frozen=True, eq=False)
+class OfEachFit(_OfFits):
+    """A question about the rows of each fit."""
 
     def __call__(self, fitted: Any, data: Any) -> Any:
         """Answer for what was fitted to these data."""

@@ -11,6 +11,7 @@ from implicit_delta.core.thresholds import ENDS_APART, REACHED
 from implicit_delta.core.types import Array
 from implicit_delta.errors import DriftWarning, NonlinearityWarning
 from implicit_delta.inference.trainings import Bonus, CurvedBonus, Trainings
+from implicit_delta.methods.probe import spread_out
 
 LIFTED = 0.5  # of the curvature along the response, lifted by a curved bonus: it halves the pace
 WIDE = 10.0  # standard errors within which the bonus is curved; a start may be farther away
@@ -96,8 +97,7 @@ class Finish:
         calm = np.flatnonzero(ends.noise <= LOUD * ends.rise)
         if not calm.size:
             return cls()
-        spread = np.linspace(0, calm.size - 1, min(calm.size, MOST_CHECKED)).astype(int)
-        ends = ends[calm[spread]]
+        ends = ends[np.array(spread_out(calm, MOST_CHECKED))]
         at_half = _missing_at_half(trainings, ends)
         response, end, _ = _curved(trainings, ends, LIFTED, WIDE)
         # A psi that bends may be led to another maximum, and Newton's method takes few steps.

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import ndtri, stdtr, stdtrit
 
@@ -18,6 +17,7 @@ from implicit_delta.inference.influence import Sandwich
 from implicit_delta.inference.leverage import Hat, gauss_newton_root, leverage_of, output_count
 from implicit_delta.linalg.arrays import ratio
 from implicit_delta.methods.base import Response
+from implicit_delta.methods.probe import spread_out
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.sources import strata_of
 
@@ -197,7 +197,7 @@ def _forecast(
     if not known or model.d > MOST_PARAMETERS or most == 0 or not np.any(response.directions):
         return Forecast(leverages=True)
     moving = np.flatnonzero(np.any(response.directions, axis=0))  # others have no error to cover
-    directions = response.directions[:, moving[_spread_out(moving.size, most)]]
+    directions = response.directions[:, spread_out(moving, most)]
     expected, df = _moments(sandwich, model, directions)
     used, level = sandwich.df(model, response), (1 + NOMINAL) / 2
     quantile = stdtrit(used, level) if np.isfinite(used) else ndtri(level)
@@ -340,8 +340,3 @@ class _Sums(NamedTuple):
         product = ratio(np.sum(residuals**2) - squares, pairs) / max(squares, 1e-300)
         correlation = float(np.clip(product * np.sum(counts) * p, 0.0, 1.0))
         return cls(size, pulled, along, rows, correlation)
-
-
-def _spread_out(count: int, most: int) -> NDArray[np.intp]:
-    """Choose at most so many of the evaluations."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.intp))
