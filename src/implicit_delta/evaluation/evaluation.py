@@ -215,7 +215,8 @@ class Evaluation:
     @property
     def logs(self) -> NDArray[np.bool_]:
         """Whether the intervals of each evaluation are made on the log scale, (K,)."""
-        return np.broadcast_to(np.asarray(self.scale) == "log", self.size)
+        same = isinstance(self.scale, str)
+        return np.array([s == "log" for s in ((self.scale,) * self.size if same else self.scale)])
 
     def on_scale(self, values: Array, k: int) -> Array:
         """Map values of the k-th evaluation to the scale of its intervals."""

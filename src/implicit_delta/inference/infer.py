@@ -263,9 +263,11 @@ def answer(
 
 def _check_constant(evaluation: Evaluation, method: Method) -> None:
     """Refuse a list with an entry that does not depend on the parameters, where pushes move it."""
+    if not np.any(evaluation.constant):
+        return
     constant = np.broadcast_to(evaluation.constant, evaluation.size)
     solves = isinstance(method, Infinitesimal | ImplicitFunction) or method.robust
-    if np.any(constant) and not np.all(constant) and not solves:
+    if not np.all(constant) and not solves:
         raise EvaluationError(
             f"{evaluation.names[int(np.argmax(constant))]!r} does not depend on the parameters, so "
             f"that {type(method).__name__} finds nothing to move. Ask for it in a call of its own, "

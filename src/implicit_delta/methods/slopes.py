@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -198,9 +199,8 @@ def lines_of(
     of ``g' step``.
     """
     d, center = evaluation.model.d, evaluation.center()
-    z = np.random.default_rng(2).standard_normal((d, min(d, DIRECTIONS)))
-    if d < NEARLY_ORTHOGONAL:
-        z = np.linalg.qr(z)[0] * np.sqrt(d)
+    few = d < NEARLY_ORTHOGONAL
+    z = _orthogonal(d) if few else np.random.default_rng(2).standard_normal((d, DIRECTIONS))
     length, lines = min(1.0, FARTHEST / float(np.sqrt(d))), []
     for column in z.T:
         step = draw(column)
@@ -208,6 +208,13 @@ def lines_of(
         line = Line(evaluation, center, step, jacobian @ step, scale, length, None)
         lines.append(replace(line, ends=line.pair(length)))
     return lines
+
+
+@lru_cache(maxsize=8)
+def _orthogonal(d: int) -> Array:
+    """A few random directions, (d, k), of length sqrt(d)."""
+    z = np.random.default_rng(2).standard_normal((d, min(d, DIRECTIONS)))
+    return np.asarray(np.linalg.qr(z)[0] * np.sqrt(d))
 
 
 def scaled_draw(model: FittedModel, curve: Callable[[FittedModel, Array], Array]) -> Draw:
