@@ -7,7 +7,7 @@ import numpy as np
 
 from implicit_delta.core.factored import Factored
 from implicit_delta.core.findings import Finding
-from implicit_delta.core.limits import DENSE_LIMIT
+from implicit_delta.core.limits import CHEAP_LIMIT, DENSE_LIMIT
 from implicit_delta.core.rounding import is_same, sum_rounding
 from implicit_delta.core.thresholds import UNCERTAIN
 from implicit_delta.core.types import Array
@@ -40,6 +40,7 @@ from implicit_delta.models.outputs import (
     gauss_newton_gram,
     gauss_newton_part,
 )
+from implicit_delta.models.rows import ScaledRows
 
 # Networks of 300 to 2000 parameters took conjugate gradients some 100 to 1000 products for each
 # psi, a factorization never more than d: it wins below 1000 parameters, and for many psi.
@@ -275,14 +276,15 @@ class Infinitesimal(Method):
 
 
 def _units(model: FittedModel) -> Array | None:
-    """Estimate 1 / sqrt of the diagonal of the Gauss-Newton matrix, (d,).
+    """Estimate 1 / sqrt of the diagonal of the curvature, (d,), or take the units of the rows.
 
     Conjugate gradients in these units do not depend on those of the columns, which cost thousands
     of iterations. Of a mean of 16 squares the root is off by about a sixth.
     """
     noise = curvature_noise(model, model.theta, np.random.default_rng(2), UNIT_DRAWS)
     if noise is None:
-        return None
+        known = isinstance(model.rows, ScaledRows) and model.d <= CHEAP_LIMIT
+        return objective_of(model).units if known else None
     size = np.sqrt(np.mean(noise**2, axis=1))
     return np.asarray(1 / np.where(size > 0, size, 1.0), dtype=model.theta.dtype)
 
