@@ -13,7 +13,7 @@ from torch import nn
 import implicit_delta as idm
 from implicit_delta.core.cache import LastCache
 from implicit_delta.linalg.solvers import Solution
-from implicit_delta.linalg.solvers.part import solve_with_part
+from implicit_delta.linalg.solvers.direct import solve_with_part
 from implicit_delta.models.early_stop import early_stopped
 from implicit_delta.models.outputs import gauss_newton_part
 from implicit_delta.models.penalty import Penalty
@@ -226,8 +226,8 @@ def spread(rng, d, decades):
 @pytest.mark.parametrize("steps", [0, 1, 3])
 @pytest.mark.parametrize("missing", [1e-8, 1e-2, 1.0, 1e3])
 def test_bounds_hold_however_far_from_the_solution(missing, steps, monkeypatch):
-    monkeypatch.setattr("implicit_delta.linalg.solvers.part.MOST_STEPS", steps)
-    monkeypatch.setattr("implicit_delta.linalg.solvers.part.ACCURATE", np.inf)
+    monkeypatch.setattr("implicit_delta.linalg.solvers.direct.MOST_STEPS", steps)
+    monkeypatch.setattr("implicit_delta.linalg.solvers.direct.ACCURATE", np.inf)
     for seed in range(20):
         rng = np.random.default_rng(seed)
         P, E = spread(rng, 12, 4), missing * spread(rng, 12, seed % 9)

@@ -51,31 +51,24 @@ class Krylov:
 
     Parameters
     ----------
-    operator : callable
-        Applies A, symmetric, to a block (d, k).
+    operator, preconditioner : callable
+        Apply A, symmetric, and about its inverse to a block (d, k).
     b : array (d, K), optional
-        Columns to solve for: their x is updated, (K, d), and a curvature that is not positive
-        raises NotAMaximumError.
+        Columns to solve for: their ``x`` is updated, (K, d), and a curvature that is negative, or
+        below ``flat`` times the largest so far, raises NotAMaximumError.
     probes : array (d, P), optional
-        Columns of which only T is of interest.
-    preconditioner : callable, optional
-    flat : float
-        A curvature below this, times the largest so far, counts as zero.
+        Columns of which only T is of interest. Their ``noise`` is the rounding in products, as far
+        as the symmetry of A shows it.
     kept : int
         Vectors of each column that are stored.
 
     Attributes
     ----------
-    size, first_size : array (K + P,)
-        Squared length of the residual, now and at the start.
-    lower : array (K + P,)
-        A lower bound of ``b' A^-1 b``.
-    shrinkage : array (K + P,)
+    size, first_size, lower, shrinkage : array (K + P,)
+        Squared length of the residual, now and at the start, a lower bound of ``b' A^-1 b``, and
         ``|v|^2 / |p|^2``.
     lengths, ratios : list of lists
         The inverse pivots of T + s, and the squared ratios of successive residuals.
-    noise : array (K + P,)
-        The rounding in the products of each probe, as far as the symmetry of A shows it.
 
     Examples
     --------
@@ -289,18 +282,16 @@ class Basis:
     """
 
     def __init__(self, most: int, like: Array) -> None:
-        d = like.shape[1]
-        self.most, self.shape, self.type = min(most, d), (min(most, d, TOGETHER), d), like.dtype
-        self.count, self.blocks = 0, list[Array]()
+        self.most, self.blocks, self.count = min(most, like.shape[1]), list[Array](), 0
 
     def append(self, vector: Array) -> None:
         """Keep a vector, if there is room."""
         if self.count == self.most:
             return
-        block, row = divmod(self.count, TOGETHER)
-        if row == 0:
-            self.blocks.append(np.empty(self.shape, dtype=self.type))
-        self.blocks[block][row] = vector
+        if self.count % TOGETHER == 0:
+            rows = min(TOGETHER, self.most - self.count)
+            self.blocks.append(np.empty((rows, vector.size), dtype=vector.dtype))
+        self.blocks[-1][self.count % TOGETHER] = vector
         self.count += 1
 
     def clean(self, vector: Array) -> None:
@@ -325,30 +316,20 @@ def room(memory: int, d: int, K: int, kind: Any) -> int:
 def inverse_root(
     operator: Operator, z: Array, *, rtol: float = 1e-3, max_iterations: int = 1000
 ) -> Array:
-    r"""Return :math:`A^{-1/2} z`, one column per column of z.
+    r"""Return :math:`A^{-1/2} z`, (d, k), one column per column of z.
 
     With V an orthonormal basis of the Krylov space of A and a column of z, and T = V'AV
-    tridiagonal, :math:`A^{-1/2} z \approx |z|\, V T^{-1/2} e_1`. For z standard normal the
-    result is normal with covariance :math:`A^{-1}`. It stops on the remaining error, extrapolated
-    from the changes over the last two checks: the error decays geometrically, and slowly for an
-    ill-conditioned A.
-
-    Parameters
-    ----------
-    operator : callable
-        Applies A, symmetric positive definite: (d, k) to (d, k).
-    z : array (d, k)
-    rtol : float
-        Error allowed, relative to the length of each column.
-    max_iterations : int
-        Also bounds the memory: that many blocks of the size of z.
+    tridiagonal, :math:`A^{-1/2} z \approx |z|\, V T^{-1/2} e_1`; for z standard normal its
+    covariance is :math:`A^{-1}`. It stops where the error that is left, extrapolated from the
+    changes over the last two checks, is below `rtol` times the length of each column. The memory is
+    that of as many z as there were steps.
 
     Raises
     ------
     NotAMaximumError
         A has a negative or vanishing eigenvalue.
     ConvergenceError
-        The accuracy was not reached.
+        The accuracy was not reached in `max_iterations`.
 
     Examples
     --------
@@ -366,12 +347,8 @@ def inverse_root(
             found = np.column_stack([_root_column(krylov, k) for k in range(z.shape[1])])
             previous, change = change, _change(found, known)
             known, left = found, _remaining(change, previous)
-    return np.column_stack(
-        [
-            basis.combine(known[: len(steps), k])
-            for k, (basis, steps) in enumerate(zip(krylov.bases, krylov.lengths, strict=True))
-        ]
-    )
+    spaces = enumerate(zip(krylov.bases, krylov.lengths, strict=True))
+    return np.column_stack([basis.combine(known[: len(n), k]) for k, (basis, n) in spaces])
 
 
 def _root_column(krylov: Krylov, column: int) -> Array:

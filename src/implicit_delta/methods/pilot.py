@@ -16,7 +16,7 @@ from implicit_delta.models.model import FittedModel
 
 ROUGH = 0.01  # of a variance: gain per iteration, times iterations, at which the pilot ends
 MOST_PRODUCTS = 250  # for each psi
-POWER_ITERATIONS = 20
+RATE_PRODUCTS = 20
 LONGEST = 1e9  # steps
 PROBES, BATCHES = 4, 8  # directions and minibatches that measure the noise of a step
 PROBE = 1e-3  # length of such a direction, in standard errors: short, for the curvature at theta
@@ -86,12 +86,12 @@ def _steps(decay: Array, shares: Array, tolerance: float) -> float:
 
 
 def largest_stable_rate(model: FittedModel, curvature: Curvature) -> float:
-    """Rate up to which gradient ascent on L / n is stable, 2 n / largest h, by power iteration."""
-    v, largest = np.random.default_rng(0).normal(size=model.d), 0.0
-    for _ in range(POWER_ITERATIONS):
-        v = model.information(model.theta, v / np.linalg.norm(v), curvature)
-        largest = float(np.linalg.norm(v))
-    return 2 * model.n / largest
+    """Rate up to which gradient ascent on L / n is stable, 2 n / largest h, by Ritz values."""
+    start = np.random.default_rng(0).normal(size=(model.d, 1))
+    krylov = Krylov(lambda v: model.information(model.theta, v, curvature), probes=start)
+    while krylov.active.size and krylov.iterations < RATE_PRODUCTS:
+        krylov.step()
+    return 2 * model.n / krylov.ritz(0, -1)
 
 
 @dataclass(frozen=True)
