@@ -61,8 +61,12 @@ def fit(table: Table, options: Any) -> Fit:
     labels = [frame[name] for name in options.clusters]
     kind = "sampling" if options.weight_kind == "sampling" else "frequency"
     notes = [note for note in (dropped, coding) if note]
+    try:
+        model = from_statsmodels(results, weight_kind=kind)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise Failure(one_line(error)) from error
     return Fit(
-        model=from_statsmodels(results, weight_kind=kind),  # type: ignore[arg-type]
+        model=model,
         results=results,
         frame=frame,
         clusters=tuple(labels) if len(labels) == 2 else labels[0] if labels else None,

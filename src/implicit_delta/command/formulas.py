@@ -109,8 +109,8 @@ def read_formula(text: str, columns: Collection[str]) -> Formula:
         found = patsy.ModelDesc.from_formula(text)
     except RecursionError:
         raise Failure("The formula has too many operators in a row: write fewer terms.") from None
-    except (patsy.PatsyError, SyntaxError) as error:
-        reason = str(error).partition("\n")[0]
+    except (patsy.PatsyError, SyntaxError, AssertionError) as error:
+        reason = str(error).partition("\n")[0] or "an operator that it does not have"
         raise Failure(f"{shown} does not parse: {reason}.{_quoting(text, columns)}") from None
     left, right = (
         tuple(tuple(str(factor.name()) for factor in term.factors) for term in terms)
@@ -141,7 +141,7 @@ def _check_products(node: Any) -> tuple[int, frozenset[str]]:
     if not node.args:
         return 1, frozenset([node.token.extra])
     if node.type == "**":
-        power = node.args[1].token.extra
+        power = getattr(node.args[1].token, "extra", None) or ""  # none of a sum in brackets
         if not power.isdigit() or not 1 <= int(power[:9]) <= HIGHEST:
             raise Failure(
                 f"In a formula '**' takes interactions, up to {HIGHEST}: (a + b)**2. A power of a "
@@ -174,6 +174,8 @@ def _factor(code: str, columns: Collection[str]) -> ast.expr:
             f"{code!r:.80} is not a column, nor a function of columns: arithmetic and comparisons "
             f"go into I(...), as in I(x > 3).{_quoting(code, columns)}"
         )
+    if isinstance(node, ast.Name) and node.id not in columns:
+        raise no_column(node.id, columns)
     try:
         _check(node, columns)
     except RecursionError:
