@@ -29,6 +29,13 @@ def imported(code):
             yield node.module.split(".")[0]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Collect tests once: an import error that doctests ignore would hide all tests of a file."""
+    collectors = yield
+    return [found for found in collectors if type(found).__name__ != "DoctestModule"]
+
+
 def pytest_collection_modifyitems(items):
     """Skip examples in docstrings that import what is not installed."""
     for item in items:

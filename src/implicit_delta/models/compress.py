@@ -26,8 +26,8 @@ def compress(
     """Count equal rows of a table once, to be used with `weights=` or `freq_weights=`.
 
     A fit to the distinct rows with these counts has the estimates and the standard errors of the
-    fit to all rows; robust ones too, and clustered ones if the cluster is one of the columns. Rows
-    are counted outside of memory, so that files may be larger than it.
+    fit to all rows; robust ones too, and clustered ones if the cluster is one of the columns. Files
+    and Arrow tables are counted by DuckDB, so that they may be larger than memory.
 
     Parameters
     ----------
