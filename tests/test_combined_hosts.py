@@ -123,6 +123,21 @@ def test_a_ridge_and_a_log_likelihood_share_a_slope():
     assert "penalty" in est.budget
 
 
+def test_likelihood_ratios_of_sums_are_those_of_the_whole():
+    halves = [idm.from_statsmodels(poisson(rows).fit()) for rows in (slice(0, 70), slice(70, N))]
+    whole = idm.from_statsmodels(poisson().fit())
+    ours, theirs = (idm.likelihood_ratio(m.fix(x1=0.1), m) for m in (halves[0] + halves[1], whole))
+    assert ours.statistic == pytest.approx(theirs.statistic, rel=1e-5)
+    for name in ("Wald", "score"):
+        assert ours[name].statistic == pytest.approx(theirs[name].statistic, rel=1e-4)
+
+
+def test_likelihood_ratios_of_estimated_variances_of_a_library_are_refused():
+    model = idm.from_statsmodels(sm.OLS(LINE, DESIGN).fit()) + idm.measurement(x1=PRIOR)
+    with pytest.raises(TypeError, match="noise variance"):
+        idm.likelihood_ratio(model.fix(x1=0.1), model)
+
+
 def test_sums_of_sums_are_named_as_the_sum_of_all():
     thirds = [idm.from_statsmodels(poisson(slice(k, N, 3)).fit()) for k in range(3)]
     names = [source.name for source in sum(thirds).facts.sources]

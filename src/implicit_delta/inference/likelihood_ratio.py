@@ -171,8 +171,17 @@ def mixture(statistic: float, df: float, edges: int = 0) -> float:
 
 def _have_same_rows(m0: Any, m1: Any) -> bool:
     """Whether the terms of two models differ by no constant, as those of a model and its `fix`."""
-    models = isinstance(m0, FittedModel) and isinstance(m1, FittedModel)
-    return models and m0.rows is m1.rows
+    if not (isinstance(m0, FittedModel) and isinstance(m1, FittedModel)):
+        return False
+    return m0.rows is m1.rows or _are_sums_of_the_same(m0, m1)
+
+
+def _are_sums_of_the_same(m0: FittedModel, m1: FittedModel) -> bool:
+    """Whether two sums have the same data sets, none of which has estimated a noise variance."""
+    parts = [getattr(m.rows, "parts", ()) for m in (m0, m1)]
+    same = len(parts[0]) == len(parts[1]) > 0
+    same = same and all(a is b for a, b in zip(*parts, strict=True))
+    return same and not any(source.is_scaled for source in m1.facts.sources)
 
 
 def _statistics(model: FittedModel, same_rows: bool) -> FitStatistics:

@@ -337,7 +337,7 @@ def _fitted(
     ]
     ends = np.cumsum([0, *(model.n for model in models)])
     sources = tuple(
-        Source(label, slice(int(a), int(b)), is_named, model.facts.noise_rule is not None)
+        Source(label, slice(int(a), int(b)), is_named, _is_scaled(model))
         for label, a, b, is_named, model in zip(
             labels, ends[:-1], ends[1:], named, models, strict=True
         )
@@ -362,6 +362,11 @@ def _fitted(
     space = Space(layout.names, layout, under, language=VectorLanguage(layout))
     model = FittedModel(start, rows, weights, _penalty(models, places, start.size), space, facts)
     return model.at(constrained_maximum(model))
+
+
+def _is_scaled(model: FittedModel) -> bool:
+    """Whether a noise variance or dispersion was estimated, here or by a library."""
+    return model.facts.noise_rule is not None or model.facts.host.scale_rule is not None
 
 
 def _maker(models: Sequence[FittedModel]) -> str:

@@ -38,6 +38,10 @@ class AtHand(Engine):
     def models(self) -> tuple[FittedModel, ...]:
         return tuple(shard.model for shard in self.shards)
 
+    @property
+    def given(self) -> tuple[FittedModel, ...]:
+        return tuple(shard.part for shard in self.shards)
+
     def seeds(self, rng: np.random.Generator) -> list[Any]:
         """Let all draw from one generator, in their order."""
         return [rng] * self.count

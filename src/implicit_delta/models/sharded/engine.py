@@ -44,6 +44,11 @@ class Engine(Processes, ABC):
         return ()
 
     @property
+    def given(self) -> tuple[FittedModel, ...]:
+        """These models as they were given."""
+        return ()
+
+    @property
     def processes(self) -> Processes:
         """The processes that work on the shards."""
         return self

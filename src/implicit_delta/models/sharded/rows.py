@@ -118,6 +118,11 @@ class SumOver:
         return self.engine.models
 
     @property
+    def parts(self) -> tuple[FittedModel, ...]:
+        """The models that were added; those of shards are not kept."""
+        return () if self.origin is not None else self.engine.given
+
+    @property
     def outputs(self) -> SumOutputs | None:
         return None if self.output_facts is None else SumOutputs(self, self.output_facts)
 
