@@ -1108,3 +1108,14 @@ def test_what_functions_return_and_weights_are(entry, form):
         lambda th: returned(terms(th)), start=as_form(np.array([0.0])), weights=as_form(COUNTS)
     )
     np.testing.assert_allclose(idm.infer(changed, psi).standard_error, plain.standard_error, 1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-9, 1.0, 1e9])
+def test_functions_that_do_not_undo_each_other_are_refused_in_any_unit(unit):
+    est = idm.Estimate(2.0 * unit, [[(0.1 * unit) ** 2]], names=("a",), method="by hand")
+    pair = (lambda x: x / unit, lambda z: z * unit)
+    low, high = est.confidence_interval(transform=pair)
+    np.testing.assert_allclose([low, high], [1.804 * unit, 2.196 * unit], rtol=1e-4)
+    for wrong in ((lambda x: x, lambda z: 1.0001 * z), (lambda x: 1.0001 * x / unit, pair[1])):
+        with pytest.raises(ValueError, match="do not undo each other"):
+            est.confidence_interval(transform=wrong)

@@ -157,7 +157,8 @@ def _check_round_trip(scale: _Scale, center: Array, half: Array, names: tuple[st
     for point, share in ((center, 1e-6), (center - half, 0.1), (center + half, 0.1)):
         mapped = scale.inverse(point)
         back = scale.forward(mapped)
-        near = np.abs(back - point) <= share * half + 1e-6 * np.abs(point) + 1e-12
+        size = share * half + 1e-6 * np.abs(point)
+        near = np.abs(back - point) <= np.where(size > 0, size, 1e-12)  # zero has no size
         good = ~np.isnan(mapped) & (near | ~np.isfinite(back))
         if not good.all():
             k = int(np.argmin(good))
