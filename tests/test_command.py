@@ -784,6 +784,24 @@ def test_no_code_in_a_formula_is_run(run, folder, code, form):
     assert not (folder / "hit").exists()
 
 
+PIECES = [
+    "y", "x", "dose", "site", "C(site)", "(", ")", "+", "-", "*", ":", "/", "**", "**2", "**(1+1)",
+    "0", "1", "2", "3.5", "~", "I(x**2)", "np.log(years)", "np.log", "bs(x, df=4)", "bs(x, df=x)",
+    "bs()", "bs", "C()", "Q('my column')", "Q()", "'a'", ",", "[", "]", "%", "|", "=", "@", "{",
+    "a.b", "lambda x: 1", "te(cr(x, df=3), cr(years, df=3))", "C(site, Treatment('b'))", "not x",
+    "#c", "`x`", "$", "é", "I(x > 1)", "I()", "bs(*x)", "bs(x, **{'df': 3})", "np.where(x>0, 1)",
+]  # fmt: skip
+
+
+def test_random_formulas_are_fitted_or_refused(run):
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        start = rng.choice(["y ~ ", "y ~ x + ", "y + dose ~ ", ""])
+        formula = start + " ".join(rng.choice(PIECES, rng.integers(1, 7)))
+        code, _, err = run("fit", "data.csv", formula, "--quiet")
+        assert code in (0, 2), (formula, err)
+
+
 GRID = f"predictions(datagrid(x=[{'1,' * 50}], dose=[{'1,' * 50}]))"
 ASKED_CODE = [
     "__import__('os').system('touch hit')", "average_comparison(open('hit', 'w'))",
