@@ -30,14 +30,14 @@ class Limited:
     function : callable
     most : int
     height : callable
-        Of what the function returns: the objective, by which the best point is known.
+        Of the parameters and what the function returns: the objective, which tells the best point.
     name : str
         What the function is called in messages.
     """
 
     function: Callable[[Array], Any]
     most: float
-    height: Callable[[Any], float]
+    height: Callable[[Array, Array], float]
     name: str = "the function"
     made: int = 0
     first: float = -np.inf
@@ -56,7 +56,7 @@ class Limited:
 
     def _note(self, theta: Array, found: Any) -> None:
         with np.errstate(all="ignore"):
-            height = float(self.height(np.asarray(found, dtype=np.float64)))
+            height = float(self.height(theta, np.asarray(found, dtype=np.float64)))
         self.first = height if self.made == 1 else self.first
         if self.theta is None or height > self.best:
             self.best, self.theta = height, theta
@@ -73,3 +73,8 @@ class Limited:
         )
         error.theta = self.theta
         return error
+
+
+def is_spent(error: object) -> bool:
+    """Whether an error says that the calls of a search are spent."""
+    return getattr(error, "theta", None) is not None

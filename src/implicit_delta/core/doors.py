@@ -9,6 +9,7 @@ DOORS = {
     "summary": ("implicit_delta.inference.summary", "summary_of"),
     "covariance": ("implicit_delta.inference.summary", "covariance_of"),
     "criterion": ("implicit_delta.inference.summary", "criterion_of"),
+    "html": ("implicit_delta.inference.summary", "html_of"),
 }
 
 

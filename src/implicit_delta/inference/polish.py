@@ -21,10 +21,10 @@ from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.psi_drift import Look, PsiDrift
 from implicit_delta.linalg.arrays import ratio
 from implicit_delta.methods.infinitesimal import Infinitesimal, about_solve
-from implicit_delta.models._maximize import maximum_of
 from implicit_delta.models.constrained_fit import constrained_maximum
 from implicit_delta.models.facts import Curvature
 from implicit_delta.models.isolation import isolated
+from implicit_delta.models.maximum import maximum_of
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.noise import with_noise_again
 from implicit_delta.models.outputs import tangent_model

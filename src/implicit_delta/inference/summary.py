@@ -1,21 +1,26 @@
 """A model in one table: parameters, fit, correlations and distances from bounds."""
 
+import html
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
 from implicit_delta.core.types import Array
-from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.estimate import Estimate
-from implicit_delta.estimate.tables import aligned, estimate_table, percent
+from implicit_delta.estimate.tables import aligned, as_html, estimate_rows, estimate_table, percent
 from implicit_delta.evaluation import parameters
 from implicit_delta.inference.infer import infer
 from implicit_delta.models.boundaries import Near, limit_distances
 from implicit_delta.models.coordinates import in_free_coordinates
 from implicit_delta.models.fit_statistics import FitStatistics
 from implicit_delta.models.model import FittedModel
+from implicit_delta.models.outputs import is_network
 from implicit_delta.models.printing import headline
+from implicit_delta.models.processes import processes_of
 
+MOST_SHOWN = 50  # parameters: a longer table is shown on demand
 MOST_CORRELATED = 12  # parameters: a larger table of correlations is left to `correlations`
 
 
@@ -58,6 +63,15 @@ class Summary:
         if self.fixed:
             parts.append(f"Fixed, so without an error: {', '.join(self.fixed)}")
         return "\n\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        """Return the tables for notebooks."""
+        columns = self.estimate.to_dict(self.confidence_level)
+        table = as_html(estimate_rows(columns), self.headline)
+        limits = [str(near) for near in self.limits]
+        fixed = [f"Fixed, so without an error: {', '.join(self.fixed)}"] if self.fixed else []
+        notes = "<br>".join(html.escape(line) for line in (*self._fit(), *limits, *fixed))
+        return f"{table}\n<p>{notes}</p>"
 
     def _fit(self) -> list[str]:
         found, lines = self.statistics, []
@@ -108,6 +122,18 @@ def criterion_of(model: FittedModel, name: str) -> float:
             f"`results.{name}` in statsmodels."
         )
     return found
+
+
+def html_of(model: FittedModel) -> str | None:
+    """Write the summary of a model of few parameters for notebooks; None if it has none."""
+    if model.d > MOST_SHOWN or is_network(model) or processes_of(model).is_collective:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `summary` and `infer` warn
+            return summary_of(model)._repr_html_()
+    except (ImplicitDeltaError, ArithmeticError, ValueError):
+        return None
 
 
 def summary_of(model: FittedModel, confidence_level: float = 0.95) -> Summary:

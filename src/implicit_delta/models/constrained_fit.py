@@ -8,9 +8,9 @@ from scipy.optimize import least_squares, minimize
 
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
-from implicit_delta.models._maximize import maximum_of
 from implicit_delta.models.constraints import Constraints
 from implicit_delta.models.coordinates import active_constraints, restricted, slope_inside
+from implicit_delta.models.maximum import maximum_of
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.runaway import OF_A_PART
 

@@ -1,11 +1,13 @@
 """Estimating equations: M-estimators, stacked and two-step estimators, and GMM."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
+from implicit_delta.core.calls import Limited, most_calls
 from implicit_delta.core.clusters import Clusters
 from implicit_delta.core.limits import DENSE_LIMIT
 from implicit_delta.core.rounding import is_symmetric
@@ -21,7 +23,7 @@ from implicit_delta.models.equation_roots import (
     root_of,
 )
 from implicit_delta.models.equation_rows import EquationRows
-from implicit_delta.models.equation_system import Equations, checked_rows
+from implicit_delta.models.equation_system import Equations, as_rows, checked_rows
 from implicit_delta.models.facts import OTHER_ROOT, Facts, Host
 from implicit_delta.models.language import VectorLanguage
 from implicit_delta.models.model import FittedModel
@@ -42,6 +44,7 @@ def from_equations(
     weight_kind: WeightKind = "frequency",
     clusters: Any = None,
     names: Sequence[str] | None = None,
+    max_calls: int | None = None,
 ) -> FittedModel:
     r"""Make a fitted model of estimating equations that sum to zero.
 
@@ -78,6 +81,9 @@ def from_equations(
         the default variance are then those of groups.
     names : sequence of str, optional
         Names of the parameters, if `theta` or `start` has none.
+    max_calls : int, optional
+        Calls of `equations` that the search may make: 3000, and more for ten parameters and more.
+        Beyond, a `ConvergenceError` says how far it got, with the best point in `theta`.
 
     Returns
     -------
@@ -103,7 +109,9 @@ def from_equations(
     rows = EquationRows(Equations(equations, jacobian), n, point.size, groups)
     space = Space(names_of(layout), layout, language=VectorLanguage(layout))
     W, first = _checked_weighting(weighting, q), _checked_weighting(first_weighting, q)
-    found = _solved(rows, checked, point, space.names, q, theta is not None, W, first)
+    calls = Limited(equations, most_calls(max_calls, point.size), _closeness, "the equations")
+    solving = replace(rows, equations=Equations(calls, jacobian, rows.equations.counter))
+    found = _solved(solving, checked, point, space.names, q, theta is not None, W, first)
     if point.size <= DENSE_LIMIT:
         rows = rows.differentiated(found.theta, checked, found.weighting, space.names)
         check_root(rows.root(found.theta, checked), space.names)
@@ -115,6 +123,13 @@ def from_equations(
         hansen=found.hansen,
     )
     return FittedModel(found.theta, rows, checked, space=space, facts=facts)
+
+
+def _closeness(theta: Array, rows: Array) -> float:
+    """Minus half the sum of squares of the summed equations, in units of their spread."""
+    rows = as_rows(rows)
+    spread = np.maximum(np.sum(rows**2, axis=0), np.finfo(float).tiny)
+    return -float(np.sum(np.sum(rows, axis=0) ** 2 / spread)) / 2
 
 
 def _notes(equations: Any, hansen: Hansen | None) -> dict[str, str]:

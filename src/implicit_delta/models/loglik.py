@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta.core.arguments import as_parameters, check_rows
+from implicit_delta.core.calls import Limited, is_spent, most_calls
 from implicit_delta.core.hints import hinting
 from implicit_delta.core.progress import calls_ahead
 from implicit_delta.core.types import Array, WeightKind
@@ -90,6 +91,7 @@ def from_loglik(
     constraints: Any = (),
     simulate: Callable[[Array, np.random.Generator], Any] | None = None,
     rng: int | np.random.Generator | None = None,
+    max_calls: int | None = None,
 ) -> FittedModel:
     r"""Make a fitted model of a log-likelihood function.
 
@@ -141,6 +143,9 @@ def from_loglik(
     rng : int or numpy.random.Generator, optional
         For a log-likelihood that is itself simulated, ``loglik(theta, rng)``: it is given the same
         random numbers at every theta (common random numbers), fresh ones unless this is given.
+    max_calls : int, optional
+        Calls of `loglik` that the fit may make, of each start: 3000, and more for ten parameters
+        and more. Beyond, a `ConvergenceError` says how far it got, with the best point in `theta`.
 
     Returns
     -------
@@ -196,7 +201,8 @@ def from_loglik(
         model = _verified(model) if score is None else _bending_right(model)
         check_runaways(model, False)
         return _described(checked_under_constraints(model))
-    fitted = _fitted_from(model, starts, given, terms.dtype)
+    points = [point] if starts is None else points_of(given, model)
+    fitted = _fitted_from(model, points, most_calls(max_calls, point.size), terms.dtype)
     if score is not None:  # at a start of zeros a wrong derivative may be right
         check_derivative(loglik, score, fitted.theta, "score")
         _bending_right(fitted)
@@ -263,21 +269,27 @@ def _verified(model: FittedModel) -> FittedModel:
     return model if right else _with_scores(model, None)
 
 
-def _fitted_from(model: FittedModel, starts: Any, given: Any, dtype: np.dtype[Any]) -> FittedModel:
+def _fitted_from(
+    model: FittedModel, points: list[Array], most: int, dtype: np.dtype[Any]
+) -> FittedModel:
     """Fit; where traced derivatives fail, or do not hold where they lead, by differences."""
     rows = rows_of(model)
     if rows.is_traced:
         try:
-            fitted = _climbed(model, starts, given)
-        except (ImplicitDeltaError, ArithmeticError, ValueError):
+            fitted = _climbed(model, points, most)
+        except (ImplicitDeltaError, ArithmeticError, ValueError) as error:
+            if is_spent(error):
+                raise
             fitted = None
         if fitted is not None and rows_of(_verified(fitted)).is_traced:
             warn_of_sign(_climbing(model), fitted)
             return fitted
         model = replace(model, rows=rows.of(scores=None))
     try:
-        fitted = _climbed(model, starts, given)
+        fitted = _climbed(model, points, most)
     except (ConvergenceError, UnsupportedModelError) as error:
+        if is_spent(error):
+            raise
         if dtype != np.float64 and isinstance(error, ConvergenceError):
             raise ConvergenceError(IN_SINGLE) from error
         check_repeatable_beside(rows.loglik, np.array(model.theta), "loglik")
@@ -290,31 +302,42 @@ def _fitted_from(model: FittedModel, starts: Any, given: Any, dtype: np.dtype[An
     return fitted
 
 
-def _climbing(model: FittedModel) -> FittedModel:
-    return replace(model, rows=rows_of(model).for_climbing())
+def _climbing(model: FittedModel, most: float = np.inf) -> FittedModel:
+    """Make the model of a climb, with so many calls of the log-likelihood."""
+    rows = rows_of(model)
+
+    def height(theta: Array, terms: Array) -> float:
+        return model.weights.total(terms) - model.penalty.value(theta)
+
+    calls = Limited(rows.loglik, most, height, "the log-likelihood")
+    return replace(model, rows=_with_function(rows, calls).for_climbing())
 
 
-def _climbed(model: FittedModel, starts: Any, given: Any) -> FittedModel:
-    climbing = _climbing(model)
-    if starts is not None:
-        return _best(climbing, points_of(given, climbing))
-    best = constrained_maximum(climbing)
-    return replace(
-        model, theta=as_parameters(best), rows=rows_of(climbing).with_terms(climbs=False)
-    )
+def _with_function(rows: LoglikRows, loglik: Callable[[Array], Any]) -> LoglikRows:
+    """Take another function for the same terms: what is known of them stays."""
+    scores: Any = rows.scores
+    if rows.is_traced:
+        scores = replace(scores, function=loglik)
+    return rows.with_terms(loglik=loglik, scores=scores)
 
 
-def _best(climbing: FittedModel, points: list[Array]) -> FittedModel:
+def _climbed(model: FittedModel, points: list[Array], most: int) -> FittedModel:
     """Fit from each point and keep the best."""
+    climbing = _climbing(model, most)
+    if len(points) == 1:
+        theta = as_parameters(constrained_maximum(replace(climbing, theta=points[0])))
+        rows = _with_function(rows_of(climbing), rows_of(model).loglik).with_terms(climbs=False)
+        return replace(model, theta=theta, rows=rows)
 
     def search(point: Array) -> tuple[Array, float]:
-        theta = constrained_maximum(replace(climbing, theta=point))
-        return np.array(theta), float(climbing.objective(theta))
+        theta = constrained_maximum(replace(_climbing(model, most), theta=point))
+        return np.array(theta), float(free.objective(theta))
 
+    free = _climbing(model)
     with np.errstate(all="ignore"):
-        climbing.objective(points[0])  # one call tells how slow they are
-        expected = len(points) * CALLS * (2 * climbing.d + 2)
-        with calls_ahead(rows_of(climbing).counter, "starts", expected):
-            optima = best_of(search, points, lambda theta: objective_of(climbing.at(theta)).units)
-    best = climbing.at(optima[0].theta)
+        free.objective(points[0])  # one call tells how slow they are
+        expected = len(points) * CALLS * (2 * free.d + 2)
+        with calls_ahead(rows_of(free).counter, "starts", expected):
+            optima = best_of(search, points, lambda theta: objective_of(free.at(theta)).units)
+    best = model.at(optima[0].theta)
     return replace(best, facts=replace(best.facts, optima=optima))

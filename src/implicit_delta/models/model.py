@@ -210,6 +210,11 @@ class FittedModel:
         """Let `sum([m1, m2])` begin with its zero."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
+    def _repr_html_(self) -> str | None:
+        """Return the table of `summary` for notebooks, if there is one."""
+        found: str | None = door("html")(self)
+        return found
+
     def __repr__(self) -> str:
         rows = f"{self.n} observations, " if self.n else ""
         return described(self, f"FittedModel: {rows}{self.d} parameters")

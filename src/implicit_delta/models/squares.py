@@ -135,7 +135,7 @@ class LeastSquares:
         """Log-likelihood in nats, up to a constant; at the best variance, if none is given."""
         return self._height(self.squares(theta))
 
-    def height_of(self, residuals: Array) -> float:
+    def height_of(self, theta: Array, residuals: Array) -> float:
         """Log-likelihood of residuals as they come from the user."""
         scaled = residuals if self.scale is None else self.scale.divide(residuals)
         return self._height(float(self.weights.values @ scaled**2))

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from implicit_delta.calculus.lengths import sizes
 from implicit_delta.calculus.settled import SETTLED
 from implicit_delta.calculus.tracing import trace_terms
+from implicit_delta.core.calls import is_spent
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.linalg.arrays import symmetric
@@ -76,11 +76,6 @@ def _fitted(problem: LeastSquares, starts: Sequence[Array], names: Names, most: 
     optima = best_of(search, starts, problem.units)
     theta, noise = Fit(problem, optima[0].theta, names).with_noise(optima[0].theta)
     return problem, (replace(optima[0], theta=theta), *optima[1:]), noise
-
-
-def is_spent(error: Any) -> bool:
-    """Whether an error says that the calls of a search are spent."""
-    return getattr(error, "theta", None) is not None
 
 
 @dataclass(frozen=True, eq=False)

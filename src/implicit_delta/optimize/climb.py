@@ -85,5 +85,5 @@ def _climbed(
         )
 
 
-def _height(residuals: Array) -> float:
+def _height(x: Array, residuals: Array) -> float:
     return -float(residuals @ residuals) / 2

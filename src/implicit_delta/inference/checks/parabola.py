@@ -7,6 +7,7 @@ import numpy as np
 from implicit_delta.core.findings import Finding
 from implicit_delta.errors import ConvergenceError, NonlinearityWarning
 from implicit_delta.inference.checks.case import Case
+from implicit_delta.inference.checks.valley import falls_in_valley
 from implicit_delta.methods.base import PROBE
 from implicit_delta.methods.probe import FEW, falls_along, spread_out
 
@@ -44,11 +45,32 @@ def parabola(case: Case) -> Finding | None:
         return None
     by_ggn = model.facts.curvature == "ggn"
     found = [
-        _of_falls(falls, response.exact, by_ggn)
-        for falls in (response.falls or _falls(case)).values()
+        _in_valley(case, k, _of_falls(falls, response.exact, by_ggn))
+        for k, falls in (response.falls or _falls(case)).items()
     ]
     order = sorted(filter(None, found), key=lambda finding: finding.level != "refuse")
     return order[0] if order else None
+
+
+def _in_valley(case: Case, k: int, finding: Finding | None) -> Finding | None:
+    """Look along a curved valley before a Gauss-Newton matrix is refused for a wall."""
+    if finding is None or finding.level != "refuse" or case.response.exact:
+        return finding
+    falls = falls_in_valley(case, k)
+    if falls is None or _of_falls(falls, False, True) is not None:
+        return finding
+    return Finding(
+        "warn",
+        "curved_valley",
+        "The sum of squares has its minimum in a curved valley. Along it, half a standard error "
+        f"of {case.evaluation.names[k]} away, it rises as the standard error says; half a standard "
+        "error straight ahead it rises far more. The standard error holds, and so do intervals "
+        "from it; draws from a normal distribution around the fit do not.",
+        causes=("parameters that are nearly redundant, such as sums of exponentials",),
+        remedies=("`profile(model, psi)` follows the valley.",),
+        error=ConvergenceError,
+        warning=NonlinearityWarning,
+    )
 
 
 def _of_falls(falls: tuple[float, float], exact: bool, by_ggn: bool) -> Finding | None:

@@ -46,6 +46,7 @@ NEARBY = 1e-2  # of a standard error: Newton steps lead to the maximum
 SHORT, MOST_STEPS = 1e-6, 10  # a step of this length leaves its square
 STALLED = 1e-4  # of a standard error: what rounding in the objective may leave
 
+UNPENALIZED = ", an unpenalized network"
 BENDS = (
     " A network with kinks (ReLU) seldom has a maximum that can be found: `infer(model, psi)` "
     "takes a training as it stopped, and `polish(model, tangent=True)` finds the maximum of the "
@@ -123,7 +124,7 @@ def squares_of(model: "FittedModel") -> Squares | None:
     root = np.sqrt(model.weights.values)
 
     def residuals(theta: Array) -> Array:
-        return np.append(root * outputs.residuals(theta), _ridge_rows(model.penalty, theta)[0])
+        return np.append(-root * outputs.residuals(theta), _ridge_rows(model.penalty, theta)[0])
 
     def jacobian(theta: Array) -> tuple[Array, Array]:
         rows = root[:, None] * outputs.slopes(theta)
@@ -286,7 +287,7 @@ def _advice(found: Maximum, at_maximum: bool, bends: bool) -> str:
         message = "the gradient vanishes where the objective curves upward."
     return (
         f"No maximum was found: {message} Usual causes: the objective has no finite maximum "
-        "(perfectly separated classes, a variance that goes to zero, an unpenalized network: add "
+        f"(perfectly separated classes, a variance that goes to zero{UNPENALIZED * bends}: add "
         "`l2=`), redundant parameters, or a start far away (give another `start=` or fit it "
         "yourself and give `theta=`)."
     ) + (BENDS if bends else "")
