@@ -114,6 +114,28 @@ def test_a_climb_does_not_depend_on_units(unit):
     assert found.distance < 1e-6
 
 
+HILLS = Objective(  # at +1 and -1, the first is higher
+    lambda x: float(-((x[0] ** 2 - 1) ** 2) + 0.1 * x[0]),
+    lambda x: -4 * x * (x**2 - 1) + 0.1,
+    lambda x, v: (12 * x[0] ** 2 - 4) * v,
+)
+
+
+def test_a_climb_from_several_starts_says_which_maxima_it_found():
+    found = climb(HILLS, np.array([-2.0]), starts=[np.array([0.4]), np.array([2.0])])
+    assert found.x[0] == pytest.approx(1.0123, abs=1e-3)
+    assert [round(float(other.x[0]), 1) for other in found.others] == [-1.0]
+    assert found.others[0].value < HILLS.value(found.x)
+    alone = climb(HILLS, np.array([-2.0]))
+    assert alone.x[0] < 0
+    assert alone.others == ()
+
+
+def test_a_climb_without_gradient():
+    found = climb(Objective(HILLS.value), np.array([0.5]))
+    assert found.x[0] == pytest.approx(1.0123, abs=1e-3)
+
+
 def test_a_climb_says_how_far_it_got():
     y = 3 * np.exp(-0.7 * np.arange(4.0)) + [0.1, -0.1, 0.05, 0.0]
     found = climb(curve(y), np.array([1.0, 0.1]), max_calls=3)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import least_squares, minimize
 
 from implicit_delta.core.types import Array
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 MOST_ROUNDS = 20  # sets of active constraints that are tried
 STARTS, FEASIBLE = 3, 1e-6  # beside the given one; standard errors that a finish removes
 HUGE = 1e300  # stands for an objective that is not defined
-STEPS = {"maxiter": 100, "ftol": 1e-13}  # a search that stalls is finished by other means
+STEPS = {"maxiter": 100, "ftol": 1e-13}  # a search that rounding stalls is finished otherwise
 STEEP = 1e-2  # of the steepest slope, in natural units: one that leads to a bound
 SHORT = 1e-12  # of a step: nothing is left of it
 
@@ -136,15 +137,18 @@ def _projected(constraints: Constraints, point: Array, units: Array) -> Array:
 def _minimized(model: "FittedModel", constraints: Constraints, start: Array) -> Array:
     units, limits = objective_of(model).units, box(constraints, start)
 
+    def placed(x: Array) -> Array:
+        return np.asarray(np.clip(x * units, *limits))  # rounding leads outside
+
     def fall(x: Array) -> float:
         with np.errstate(all="ignore"):
-            value = -model.objective(x * units)
+            value = -model.objective(placed(x))
         return value if np.isfinite(value) else HUGE
 
     found = minimize(
         fall,
         start / units,
-        jac=lambda x: -slope_inside(model, x * units) * units,
+        jac=lambda x: -slope_inside(model, placed(x)) * units,
         method="SLSQP",
         bounds=[(low / u, high / u) for low, high, u in zip(*limits, units, strict=True)],
         constraints=scaled(constraints, start, units),
@@ -155,8 +159,7 @@ def _minimized(model: "FittedModel", constraints: Constraints, start: Array) -> 
 
 def box(constraints: Constraints, theta: Array) -> tuple[Array, Array]:
     """Limits of single parameters, (d,) and (d,)."""
-    rows = constraints.slope(theta)
-    single = constraints.linear & (np.count_nonzero(rows, axis=1) == 1)
+    rows, single = constraints.slope(theta), _single(constraints, theta)
     low, high = np.full(theta.size, -np.inf), np.full(theta.size, np.inf)
     for row in np.flatnonzero(single):
         j = int(np.flatnonzero(rows[row])[0])
@@ -165,17 +168,25 @@ def box(constraints: Constraints, theta: Array) -> tuple[Array, Array]:
     return low, high
 
 
+def _single(constraints: Constraints, theta: Array) -> NDArray[np.bool_]:
+    """Rows that limit one parameter."""
+    alone = np.count_nonzero(constraints.slope(theta), axis=1) == 1
+    return np.asarray(constraints.linear & alone)
+
+
 def scaled(constraints: Constraints, theta: Array, units: Array) -> list[dict[str, Any]]:
     """Write constraints as scipy's dicts, of parameters in natural units around theta.
 
+    Limits of single parameters are left to `box`: those that scipy has twice stall its search.
     The rows are in natural units too: scipy's tolerance is absolute.
     """
     equal, lengths = constraints.equal, constraints.lengths(theta, units)
     lengths[lengths == 0] = 1.0
+    rest = ~_single(constraints, theta)
     limits = [
-        ("eq", equal, 1.0, constraints.low),
-        ("ineq", ~equal & np.isfinite(constraints.low), 1.0, constraints.low),
-        ("ineq", ~equal & np.isfinite(constraints.high), -1.0, constraints.high),
+        ("eq", equal & rest, 1.0, constraints.low),
+        ("ineq", ~equal & rest & np.isfinite(constraints.low), 1.0, constraints.low),
+        ("ineq", ~equal & rest & np.isfinite(constraints.high), -1.0, constraints.high),
     ]
     return [
         {

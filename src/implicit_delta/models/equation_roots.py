@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky
-from scipy.optimize import NoConvergence, least_squares, newton_krylov, root
+from scipy.optimize import NoConvergence, newton_krylov, root
 from scipy.special import chdtrc
 
 from implicit_delta.calculus.derivatives import Derivative
@@ -14,6 +14,7 @@ from implicit_delta.core.limits import DENSE_LIMIT
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.models.equation_system import System, balance, check_regular
+from implicit_delta.optimize import Objective, Squares, climb
 
 MOST_STEPS = 50  # of Newton's method
 SHORTEST = 2.0**-12  # share of a step below which damping has failed
@@ -213,30 +214,21 @@ def _solver(slope: Array) -> Callable[[Array], Array]:
 def _least(system: System, start: Array, W: Array) -> Array:
     """Minimize ``M' W M`` to rounding: least squares, then Gauss-Newton steps."""
     half = cholesky(W, lower=False)  # H'H = W
-    units, first = system.units(start), np.linalg.norm(half @ system.total(start))
-    scale = first if 0 < first < np.inf else 1.0
 
     def slope(theta: Array) -> Array:
         return np.asarray(half @ system.slope(theta).value)
 
-    with np.errstate(all="ignore"):
-        try:
-            found = least_squares(
-                lambda z: _finite(half @ system.total(start + units * z) / scale),
-                np.zeros_like(start),
-                jac=lambda z: slope(start + units * z) * units / scale,
-                x_scale="jac",
-                method="trf",
-                xtol=1e-12,
-                ftol=1e-12,
-                gtol=1e-12,
-                max_nfev=500,
-            )
-        except (ValueError, LinAlgError) as error:
-            raise ConvergenceError(_no_root(str(error))) from None
-    if found.status == 0:
-        raise ConvergenceError(_no_root("500 steps of least squares were not enough"))
-    theta, size = start + units * found.x, np.inf
+    squares = Squares(
+        lambda theta: half @ system.total(theta),
+        lambda theta: (slope(theta), np.zeros(theta.size)),
+    )
+    try:
+        found = climb(Objective(residuals=squares), start)
+    except (ValueError, LinAlgError) as error:
+        raise ConvergenceError(_no_root(str(error))) from None
+    if not found.converged:
+        raise ConvergenceError(_no_root(found.message))
+    theta, size, units = found.x, np.inf, system.units(start)
     for _ in range(MOST_STEPS):
         step = -_solver(slope(theta))(half @ system.total(theta))
         smaller = _length(step, theta, units)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta.calculus.tracing.traced import Traced
 from implicit_delta.core.types import Array
 
 CONTINUE = (5.0, -10.0, 10.0, -5.0, 1.0)  # a polynomial of degree 4, one step back
@@ -40,7 +41,8 @@ class Inside:
 
     def __call__(self, theta: Array) -> Any:
         """Evaluate, and mend what is not finite at or beyond a bound."""
-        if np.all(theta > self.low) and np.all(theta < self.high):
+        inside = np.all(theta > self.low) and np.all(theta < self.high)
+        if inside or isinstance(theta, Traced):  # a trace that is not finite is none
             return self.function(theta)
         point = np.array(theta)  # the function may change its argument
         with np.errstate(all="ignore"):

@@ -14,11 +14,10 @@ from implicit_delta.core.types import Array
 from implicit_delta.errors import (
     ConvergenceError,
     ImplicitDeltaError,
-    NotAMaximumError,
     UnsupportedModelError,
 )
 from implicit_delta.linalg.arrays import symmetric
-from implicit_delta.linalg.solvers import Factor, factorize, stiffened
+from implicit_delta.linalg.solvers import Factor, stiffened
 from implicit_delta.models.coordinates import approached
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outer_products import OuterProducts, outer_products
@@ -32,16 +31,13 @@ from implicit_delta.optimize import (
     Squares,
     climb,
     lbfgs,
-    newton_krylov,
 )
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
 
-MOST_ROUNDS = 20
-IN_ROUNDS = lbfgs(max_iterations=200)  # rather a new scale than more steps
+MOST_METRICS = 20
 IN_SHORT_ROUNDS = lbfgs(tolerance=1e-4, max_iterations=30)  # a new metric costs but one score
-FINISHED = 1e-7  # of a standard error: what is left for the worst evaluation to move
 NEARBY = 1e-2  # of a standard error: Newton steps lead to the maximum
 SHORT, MOST_STEPS = 1e-6, 10  # a step of this length leaves its square
 STALLED = 1e-4  # of a standard error: what rounding in the objective may leave
@@ -66,9 +62,8 @@ def maximum_of(
 ) -> tuple[Array, int]:
     """Climb from the model's theta to the maximum: theta (d,) and the number of iterations.
 
-    In rounds, each scaled by the curvature where the last one ended. Only beyond `CHEAP_LIMIT`
-    parameters, `done` may end it early. The budget is in passes over the data,
-    of which some may be spent.
+    Only beyond `CHEAP_LIMIT` parameters, `done` may end it early. The budget is in passes over the
+    data, of which some may be spent.
     """
     with np.errstate(all="ignore"):
         near = None
@@ -77,31 +72,15 @@ def maximum_of(
             near = _from_nearby(model) if near is None else near
     if near is not None:
         return near, 1
-    theta, iterations = model.theta, 0
-    climb = _Climb(model, Budget(budget, spent), done, model.rows.passes)
-    # The rounding of an objective in float32 ends a climb before a Newton step can be left out.
-    most = NEARBY if model.facts.precision.is_single else FINISHED
+    search = _Search(model, Budget(budget, spent), done, model.rows.passes)
     with progress("maximizing", total=budget, unit="pass") as bar, np.errstate(all="ignore"):
-        known = _by_scores(climb, bar) if maximizer is None else None
+        known = _by_scores(search, bar) if maximizer is None else None
         if known is not None:
             return known
-        if maximizer is None and model.d > CHEAP_LIMIT:
-            maximizer = newton_krylov
-        for _ in range(MOST_ROUNDS):
-            scale, at_maximum = _scale(model, theta)
-            if scale is not None and at_maximum:
-                end, left = _finish(model, theta, scale, most)
-                if left < STALLED:
-                    return end, iterations
-            found = (maximizer or IN_ROUNDS).maximize(climb.objective(scale, bar), theta)
-            theta, iterations = found.x, iterations + found.iterations
-            if not found.converged:
-                continue
-            if scale is None:
-                return theta, iterations
-            if at_maximum and found.gradient_norm < STALLED:
-                return _finish(model, theta, scale)[0], iterations
-    raise ConvergenceError(_advice(found, at_maximum, is_network(model)))
+        found = climb(search.objective(None, bar), model.theta, maximizer=maximizer)
+    if not found.converged:
+        raise ConvergenceError(_advice(found, is_network(model)))
+    return found.x, found.iterations
 
 
 def _least_squares(model: "FittedModel") -> Array | None:
@@ -160,19 +139,19 @@ def _from_nearby(model: "FittedModel") -> Array | None:
     """Finish from where a cheap climb has ended, if that was close to a maximum."""
     try:
         near = approached(model)
-        scale, at_maximum = (None, False) if near is None else _scale(near, near.theta)
-        if near is None or scale is None or not at_maximum:
+        if near is None or near.d > CHEAP_LIMIT:
             return None
+        scale = stiffened(symmetric(near.information(near.theta, np.eye(near.d))))
         return _by_newton(near, near.theta, scale)
     except (ImplicitDeltaError, ArithmeticError, ValueError):  # L need not be defined everywhere
         return None
 
 
-def _by_scores(climb: "_Climb", bar: Any) -> tuple[Array, int] | None:
+def _by_scores(climb: "_Search", bar: Any) -> tuple[Array, int] | None:
     """Climb in the metric of the score rows, renewed on the way; None unless that ends well."""
     model, iterations = climb.model, 0
     theta, scale = model.theta, objective_of(model).metric(model.theta)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MOST_METRICS):
         if scale is None:
             return None
         hill = replace(climb.objective(scale, bar), gradient=objective_of(model).swift_score)
@@ -205,7 +184,7 @@ def _by_newton(model: "FittedModel", theta: Array, scale: Factor | OuterProducts
 
 
 @dataclass
-class _Climb:
+class _Search:
     """An objective that counts its passes, and knows how far it has risen when these run out."""
 
     model: "FittedModel"
@@ -229,7 +208,9 @@ class _Climb:
             self._spend(bar)
             return model.information(theta, v)
 
-        return Objective(value, model.score, curve, scale, self.done)
+        # The rounding of single precision hides how short the last steps are.
+        noise = NEARBY if model.facts.precision.is_single else 0.0
+        return Objective(value, model.score, curve, scale, self.done, noise=noise)
 
     def _spend(self, bar: Any) -> None:
         """Count the passes since the last call, whoever made them."""
@@ -243,48 +224,13 @@ class _Climb:
         return f"The objective has risen by {self.best - self.first:.4g} so far."
 
 
-def _scale(model: "FittedModel", theta: Array) -> tuple[Factor | None, bool]:
-    """Factorize the curvature; away from a maximum only the size of its diagonal is of use."""
-    if model.d > CHEAP_LIMIT:
-        return None, False
-    matrix = symmetric(model.information(theta, np.eye(model.d)))
-    try:
-        return stiffened(matrix), True
-    except NotAMaximumError:
-        size = abs(np.diag(matrix))
-        return factorize(np.diag(np.maximum(size, 1e-8 * size.max() + 1e-12))), False
-
-
-def _finish(
-    model: "FittedModel", theta: Array, scale: Factor, most: float = np.inf
-) -> tuple[Array, float]:
-    """Newton steps with the curvature at hand, as long as each shrinks the gradient.
-
-    Returns theta and the standard errors that are left; inf if there are more than `most`.
-    """
-    slope = model.score(theta)
-    size = float(np.linalg.norm(scale.half_transpose(slope)))
-    if not size < most:
-        return theta, np.inf
-    for _ in range(10):
-        candidate = theta + scale.solve(slope)
-        slope = model.score(candidate)
-        smaller = float(np.linalg.norm(scale.half_transpose(slope)))
-        if not smaller < 0.5 * size:
-            break
-        theta, size = candidate, smaller
-    return np.asarray(theta), size
-
-
-def _advice(found: Maximum, at_maximum: bool, bends: bool) -> str:
-    if found.converged and at_maximum:
+def _advice(found: Maximum, bends: bool) -> str:
+    if np.isfinite(found.distance):
         return (
-            f"The search has stopped {found.gradient_norm:.2g} standard errors from the maximum, "
+            f"The search has stopped {found.distance:.2g} standard errors from the maximum, "
             "within the tolerance of the maximizer. Lower its tolerance, or leave `maximizer=` out."
         )
     message = "the search got stuck." if "ABNORMAL" in found.message else found.message
-    if found.converged:
-        message = "the gradient vanishes where the objective curves upward."
     return (
         f"No maximum was found: {message} Usual causes: the objective has no finite maximum "
         f"(perfectly separated classes, a variance that goes to zero{UNPENALIZED * bends}: add "

@@ -9,7 +9,7 @@ nelder_mead(tolerance=1e-07) [1. 1.]
 """
 
 from implicit_delta.optimize.base import Maximizer
-from implicit_delta.optimize.climb import climb
+from implicit_delta.optimize.climbing import climb
 from implicit_delta.optimize.derivative_free import NelderMead, nelder_mead
 from implicit_delta.optimize.function import FunctionMaximizer, Minimize, as_maximizer
 from implicit_delta.optimize.newton import NewtonKrylov, newton_krylov

@@ -34,6 +34,7 @@ MARGIN = 10.0  # times the error of the Jacobian: smaller singular values are no
 NEAR = 1e-3  # standard errors: here the fall of the sum of squares tells less than the next step
 ARRIVED = 1e-7  # standard errors: the last step is taken and needs no proof
 ROUNDINGS = 4.0  # of the parameters: a smaller effect on the residuals is none
+LOST = "Rounding allows no better."
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +112,7 @@ def least_squares(squares: Squares, start: Array, iterations: int = 0) -> Maximu
     damping = _Damping()
     while damping.size < LARGEST:
         if here.is_lost():
-            return _maximum(here, squares, True, "Rounding allows no better.", iterations)
+            return _maximum(here, squares, True, LOST, iterations)
         if here.distance(squares.noise) < NEAR:
             return _finished(squares, here, iterations)
         ahead, kept = _ahead(squares, here, damping)

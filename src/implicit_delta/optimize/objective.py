@@ -62,6 +62,8 @@ class Objective:
         only `newton_krylov` asks.
     residuals : Squares, optional
         Where the value is minus half of a sum of squares; it needs nothing else.
+    noise : float
+        Standard errors from a maximum within which gradients are lost in noise.
     """
 
     value: Callable[[Array], float] = _no_value
@@ -70,6 +72,7 @@ class Objective:
     scale: LinearScale | None = None
     done: Callable[[Array, Array], bool] | None = None
     residuals: Squares | None = None
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,137 @@
+"""The way to a maximum: from one start or several, by what is known of the objective."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from implicit_delta.core.calls import Limited
+from implicit_delta.core.types import Array
+from implicit_delta.errors import ConvergenceError
+from implicit_delta.linalg.arrays import ratio
+from implicit_delta.optimize.base import Maximizer
+from implicit_delta.optimize.derivative_free import nelder_mead
+from implicit_delta.optimize.least_squares import LOST, least_squares
+from implicit_delta.optimize.objective import Maximum, Objective
+from implicit_delta.optimize.rounds import in_rounds
+
+ALIKE, CLOSE = 1e-3, 0.1  # nats, and units: two maxima are one and the same
+
+
+def climb(
+    objective: Objective,
+    start: Array,
+    *,
+    starts: Sequence[Array] = (),
+    max_calls: int | None = None,
+    tolerance: float = 0.01,
+    maximizer: Maximizer | None = None,
+) -> Maximum:
+    """Climb from a start, and from others, to the highest maximum that they lead to.
+
+    Residuals by Levenberg-Marquardt with geodesic acceleration; with a gradient in rounds of
+    L-BFGS, each scaled by the curvature where the last one ended, or beyond `CHEAP_LIMIT` variables
+    by Newton-Krylov; and with values alone by Nelder and Mead.
+
+    Parameters
+    ----------
+    objective : Objective
+    start : (d,) array
+    starts : sequence of (d,) arrays
+        Further starts. What they lead to is in `others` of the result, lower maxima last.
+    max_calls : int, optional
+        Evaluations of the objective, or of its residuals, from each start.
+    tolerance : float
+        Standard errors that may be left where noise allows no better: beyond, the search has not
+        converged.
+    maximizer : Maximizer, optional
+        For the rounds, in place of those.
+
+    Examples
+    --------
+    >>> from implicit_delta.optimize import Squares
+    >>> x = np.arange(4.0)
+    >>> squares = Squares(lambda b: 3 - b[0] * np.exp(-x), lambda b: (-np.exp(-x)[:, None], 0.0))
+    >>> hill = Objective(lambda x: -np.sum((x - 1.0) ** 2), lambda x: -2.0 * (x - 1.0))
+    >>> climb(hill, np.zeros(2)).x.round(6)
+    array([1., 1.])
+    >>> climb(Objective(residuals=squares), np.ones(1)).x.round(4)
+    array([4.0298])
+    """
+    found = [_climbed(objective, p, max_calls, tolerance, maximizer) for p in (start, *starts)]
+    if len(found) == 1:
+        return found[0]
+    if objective.residuals is None:
+        found = [replace(one, value=float(objective.value(one.x))) for one in found]
+    return highest(found, _units(objective, max(found, key=lambda one: one.value).x))
+
+
+def highest(found: Sequence[Maximum], units: Array) -> Maximum:
+    """Keep the highest maximum, with the others that differ from it, lower ones last.
+
+    What has not converged counts only where nothing has.
+    """
+    ordered = sorted(found, key=lambda m: (m.converged, m.value), reverse=True)
+    distinct: list[Maximum] = []
+    for other in ordered:
+        if not any(is_same(other, known, units) for known in distinct):
+            distinct.append(other)
+    return replace(distinct[0], others=tuple(m for m in distinct[1:] if m.converged))
+
+
+def is_same(one: Maximum, other: Maximum, units: Array) -> bool:
+    """Whether two maxima are one: as high, and within a fraction of a unit, (d,)."""
+    close = np.max(abs(one.x - other.x) / units) < CLOSE
+    return bool(close and abs(one.value - other.value) < ALIKE)
+
+
+def _units(objective: Objective, x: Array) -> Array:
+    """Length of each variable over which the objective falls by about one, (d,), if it is known."""
+    if objective.residuals is not None:
+        bends = np.sum(objective.residuals.jacobian(x)[0] ** 2, axis=0)
+    elif objective.curvature is not None:
+        bends = abs(np.diag(objective.curvature(x, np.eye(x.size))))
+    else:
+        bends = np.zeros(x.size)
+    return ratio(1.0, np.sqrt(bends), otherwise=np.inf)
+
+
+def _climbed(
+    objective: Objective,
+    start: Array,
+    max_calls: int | None,
+    tolerance: float,
+    maximizer: Maximizer | None,
+) -> Maximum:
+    if objective.residuals is None:
+        limited = Limited(objective.value, max_calls or math.inf, _as_it_is)
+        objective = replace(objective, value=limited)
+    else:
+        limited = Limited(objective.residuals.residuals, max_calls or math.inf, _height)
+        objective = replace(objective, residuals=replace(objective.residuals, residuals=limited))
+    try:
+        with np.errstate(all="ignore"):
+            found = _searched(objective, start, maximizer)
+    except ConvergenceError as error:
+        if limited.made < limited.most:
+            raise
+        return Maximum(x=np.asarray(limited.theta), value=limited.best, message=str(error))
+    within = not found.distance > tolerance or found.message == LOST
+    return replace(found, evaluations=limited.made, converged=found.converged and within)
+
+
+def _searched(objective: Objective, start: Array, maximizer: Maximizer | None) -> Maximum:
+    if objective.residuals is not None:
+        return least_squares(objective.residuals, start)
+    if objective.gradient is not None:
+        return in_rounds(objective, start, maximizer)
+    return (maximizer or nelder_mead).maximize(objective, start)
+
+
+def _height(x: Array, residuals: Array) -> float:
+    return -float(residuals @ residuals) / 2
+
+
+def _as_it_is(x: Array, value: Array) -> float:
+    return float(value)
