@@ -54,6 +54,16 @@ def test_the_error_carries_the_best_point(name, most):
     np.testing.assert_allclose(abs(model.theta[0]), abs(make(function, start=start).theta[0]), 1e-6)
 
 
+def test_the_best_point_has_the_names_of_the_start():
+    function = lambda th: WAVE - th.height * np.sin(th.rate * T + th.phase)
+    start = {"height": 1.0, "rate": 5.0, "phase": 0.0}
+    with pytest.raises(idm.ConvergenceError) as caught:
+        idm.from_residuals(function, start=start, max_calls=8)
+    model = idm.from_residuals(function, start=caught.value.theta)  # as the message says
+    assert model.names == ("height", "rate", "phase")
+    assert caught.value.theta.rate == caught.value.theta[1]
+
+
 @pytest.mark.parametrize("name", FITS)
 def test_enough_calls_change_nothing(name):
     make, function, start = FITS[name]

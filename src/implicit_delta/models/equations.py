@@ -27,7 +27,12 @@ from implicit_delta.models.equation_system import Equations, as_rows, checked_ro
 from implicit_delta.models.facts import OTHER_ROOT, Facts, Host
 from implicit_delta.models.language import VectorLanguage
 from implicit_delta.models.model import FittedModel
-from implicit_delta.models.named_theta import named_point, names_of, speaking
+from implicit_delta.models.named_theta import (
+    named_point,
+    names_of,
+    naming_best_point,
+    speaking,
+)
 from implicit_delta.models.space import Space
 from implicit_delta.models.weights import Weights, observation_weights
 
@@ -111,7 +116,8 @@ def from_equations(
     W, first = _checked_weighting(weighting, q), _checked_weighting(first_weighting, q)
     calls = Limited(equations, most_calls(max_calls, point.size), _closeness, "the equations")
     solving = replace(rows, equations=Equations(calls, jacobian, rows.equations.counter))
-    found = _solved(solving, checked, point, space.names, q, theta is not None, W, first)
+    with naming_best_point(layout):
+        found = _solved(solving, checked, point, space.names, q, theta is not None, W, first)
     if point.size <= DENSE_LIMIT:
         rows = rows.differentiated(found.theta, checked, found.weighting, space.names)
         check_root(rows.root(found.theta, checked), space.names)

@@ -35,7 +35,12 @@ from implicit_delta.models.inside import Inside
 from implicit_delta.models.language import VectorLanguage
 from implicit_delta.models.loglik_rows import LoglikRows, rows_of
 from implicit_delta.models.model import FittedModel
-from implicit_delta.models.named_theta import named_point, names_of, speaking
+from implicit_delta.models.named_theta import (
+    named_point,
+    names_of,
+    naming_best_point,
+    speaking,
+)
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.restarts import idle_at
 from implicit_delta.models.runaway import check_runaways
@@ -202,7 +207,9 @@ def from_loglik(
         check_runaways(model, False)
         return _described(checked_under_constraints(model))
     points = [point] if starts is None else points_of(given, model)
-    fitted = _fitted_from(model, points, most_calls(max_calls, point.size), terms.dtype)
+    most = most_calls(max_calls, point.size)
+    with naming_best_point(layout):
+        fitted = _fitted_from(model, points, most, terms.dtype)
     if score is not None:  # at a start of zeros a wrong derivative may be right
         check_derivative(loglik, score, fitted.theta, "score")
         _bending_right(fitted)

@@ -1,6 +1,7 @@
 """Parameters with names: `th.S`, `th["S"]`, `th[["S", "B"]]`, and an array in all else."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn
@@ -10,8 +11,10 @@ from numpy.typing import NDArray
 
 from implicit_delta.calculus.tracing.traced import Node, Traced
 from implicit_delta.core.arguments import given_point
+from implicit_delta.core.calls import is_spent
 from implicit_delta.core.labels import as_names, near_match
 from implicit_delta.core.types import Array
+from implicit_delta.errors import ConvergenceError
 
 _item = np.ndarray.__getitem__
 READ_ONLY = (
@@ -236,6 +239,17 @@ class Spoken:
     def __call__(self, theta: Any, *arguments: Any) -> Any:
         """Name the parameters and call."""
         return self.function(self.layout.named(theta), *arguments)
+
+
+@contextmanager
+def naming_best_point(layout: Layout | None) -> Iterator[None]:
+    """Give the best point of a search that has spent its calls the names of the start."""
+    try:
+        yield
+    except ConvergenceError as error:
+        if is_spent(error):
+            error.theta = as_named(error.theta, layout)
+        raise
 
 
 def speaking(function: Any, layout: Layout | None) -> Any:

@@ -18,7 +18,12 @@ from implicit_delta.models.fit_checks import cause_beside
 from implicit_delta.models.language import VectorLanguage
 from implicit_delta.models.loglik import HINTS
 from implicit_delta.models.model import FittedModel
-from implicit_delta.models.named_theta import named_point, names_of, speaking
+from implicit_delta.models.named_theta import (
+    named_point,
+    names_of,
+    naming_best_point,
+    speaking,
+)
 from implicit_delta.models.runaway import check_runaways
 from implicit_delta.models.sigma import NO_WEIGHTS, scale_of
 from implicit_delta.models.space import Space
@@ -146,9 +151,9 @@ def from_residuals(
         noise = problem.noise(point)
     else:
         points = [point] if starts is None else points_of(given, problem.start_model(point, space))
-        problem, optima, noise = fitted(
-            problem, points, space.names, most_calls(max_calls, point.size)
-        )
+        most = most_calls(max_calls, point.size)
+        with naming_best_point(layout):
+            problem, optima, noise = fitted(problem, points, space.names, most)
         point = optima[0].theta
         if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
             check_derivative(residuals, jacobian, point, "jacobian")
