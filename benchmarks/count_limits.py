@@ -67,18 +67,27 @@ def classical(count, background, level):
     return max(float(chi2.ppf(level, 2 * count + 2)) / 2 - background, 0.0)
 
 
-def feldman_cousins(background, level, counts=60, farthest=40.0, step=0.005):
-    """Both ends for each count: signals in whose region of the largest ratios it is."""
-    n = np.arange(counts)
-    best = poisson.pmf(n, np.maximum(n, background))
-    low, high = np.full(counts, np.inf), np.full(counts, -np.inf)
-    for signal in np.arange(0, farthest, step):
-        chances = poisson.pmf(n, signal + background)
-        order = np.argsort(-chances / best, kind="stable")
-        inside = order[: np.searchsorted(np.cumsum(chances[order]), level) + 1]
-        low[inside] = np.minimum(low[inside], signal)
-        high[inside] = np.maximum(high[inside], signal)
+def feldman_cousins(background, level):
+    """Lower and upper ends for each count, published as not to rise with the background."""
+    low, high = belt(background, level)
+    for more in np.arange(0.05, 2.0, 0.05):
+        high = np.maximum(high, belt(background + more, level)[1])
     return low, high
+
+
+def belt(background, level, counts=100, farthest=30.0, step=0.005):
+    """Signals in whose region of the largest likelihood ratios each count is."""
+    n, signals = np.arange(counts), np.arange(0, farthest, step)
+    chances = poisson.pmf(n, signals[:, None] + background)
+    ratios = chances / poisson.pmf(n, np.maximum(n, background))
+    order = np.argsort(-ratios, axis=1, kind="stable")
+    before = np.cumsum(np.take_along_axis(chances, order, axis=1), axis=1)
+    inside = np.zeros(chances.shape, dtype=bool)
+    enough = np.column_stack([np.zeros(signals.size), before[:, :-1]]) < level
+    np.put_along_axis(inside, order, enough, axis=1)
+    shown = inside[:, : len(SHOWN)]
+    last = signals.size - 1 - np.argmax(shown[::-1], axis=0)
+    return signals[np.argmax(shown, axis=0)], signals[last]
 
 
 def cls_of_sums(limit, count, background):
@@ -97,7 +106,7 @@ def study():
             ends = feldman_cousins(b, level)
             row["limits"][str(level)] = {m: limits[m][: len(SHOWN)] for m in METHODS}
             row["limits"][str(level)]["classical"] = [classical(n, b, level) for n in SHOWN]
-            row["feldman_cousins"][str(level)] = [[float(x[n]) for x in ends] for n in SHOWN]
+            row["feldman_cousins"][str(level)] = np.round(np.transpose(ends), 3).tolist()
             if level == 0.95:
                 row["coverage"] = {m: coverage(limits[m], b) for m in METHODS}
                 row["falls"] = {m: int(np.sum(np.diff(limits[m]) < -1e-6)) for m in METHODS}

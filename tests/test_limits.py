@@ -1,5 +1,6 @@
 """Upper and lower limits: closed forms, bounds, mixtures, coverage, runaway parameters."""
 
+import json
 from functools import partial
 
 import numpy as np
@@ -522,3 +523,33 @@ def test_asymptotic_cls_is_above_the_likelihood_away_from_the_bound(n, b):
     expected = brentq(lambda s: probability(s) / norm.cdf(np.sqrt(q0)) - 0.05, n - b, 100)
     assert ratio == pytest.approx(expected, rel=1e-6)
     assert ratio >= plain
+
+
+# Feldman and Cousins (1998), upper ends of 90 % (table IV) and of 95 % (table VI), 0 to 10 events.
+PUBLISHED = {
+    (0.9, 0.0): [2.44, 4.36, 5.91, 7.42, 8.60, 9.99, 11.47, 12.53, 13.99, 15.30, 16.50],
+    (0.95, 0.0): [3.09, 5.14, 6.72, 8.25, 9.76, 11.26, 12.75, 13.81, 15.29, 16.77, 17.82],
+    (0.9, 3.0): [1.08, 1.88, 3.04, 4.42, 5.60, 6.99, 8.47, 9.53, 10.99, 12.30, 13.50],
+}
+
+
+def test_the_record_of_limits_has_the_published_intervals():
+    """To its grid of backgrounds, over which an upper end is not to rise: 0.05."""
+    study = pytest.importorskip("benchmarks.count_limits")
+    for (level, b), ends in PUBLISHED.items():
+        assert study.feldman_cousins(b, level)[1] == pytest.approx(ends, abs=0.05)
+
+
+def test_the_record_of_limits_is_of_this_library():
+    pytest.importorskip("benchmarks.count_limits")
+    from benchmarks.shown import LIMITS, benchmarks_limit_coverage
+
+    rows = {row["background"]: row for row in json.loads(LIMITS.read_text())}
+    for b, n in ((0.5, 1), (3.0, 2), (10.0, 10)):
+        stored = rows[b]["limits"]["0.95"]
+        assert stored["default"][n] == pytest.approx(cls_of_counts(n, b), rel=1e-6)
+        assert stored["classical"][n] == pytest.approx(stored["toys"][n], abs=1e-3)
+        now = idm.limit(counting(n, b), "s", method="likelihood").value
+        assert stored["likelihood"][n] == pytest.approx(now, rel=1e-6)
+    bad = [row[1] for row in benchmarks_limit_coverage()[1] if row[-1]]
+    assert set(bad) == {"likelihood", "cls"}
