@@ -553,3 +553,114 @@ def test_the_record_of_limits_is_of_this_library():
         assert stored["likelihood"][n] == pytest.approx(now, rel=1e-6)
     bad = [row[1] for row in benchmarks_limit_coverage()[1] if row[-1]]
     assert set(bad) == {"likelihood", "cls"}
+
+
+def on_off(n, m, tau=2.0):
+    """A count with a signal, and one of the background alone in tau times the time."""
+
+    def loglik(th, n=n, m=m):
+        return np.array([xlogy(n, th.s + th.b) - th.s - th.b, xlogy(m, tau * th.b) - tau * th.b])
+
+    return idm.from_loglik(
+        loglik,
+        start={"s": 1.0, "b": 1.0},
+        bounds={"s": (0, None), "b": (1e-6, None)},
+        simulate=lambda th, rng: partial(
+            loglik, n=rng.poisson(th.s + th.b), m=rng.poisson(tau * th.b)
+        ),
+    )
+
+
+def profiled_background(n, m, s, tau):
+    """Background that is likeliest with a signal: the root of a quadratic."""
+    linear = n + m - (1 + tau) * s
+    return (linear + np.sqrt(linear**2 + 4 * (1 + tau) * m * s)) / (2 * (1 + tau))
+
+
+def on_off_statistic(n, m, s, tau=2.0):
+    def loglik(s, b):
+        return xlogy(n, s + b) - s - b + xlogy(m, tau * b) - tau * b
+
+    free = np.where(n > m / tau, loglik(n - m / tau, m / tau), 0.0)
+    held = loglik(0.0, (n + m) / (1 + tau))
+    top = np.where(n > m / tau, free, held)
+    return np.where(n - m / tau >= s, 0.0, 2 * (top - loglik(s, profiled_background(n, m, s, tau))))
+
+
+def on_off_probability(n, m, s, tau=2.0):
+    """Sum over both counts, the background at its likeliest value for this signal."""
+    counts, others = np.meshgrid(np.arange(60), np.arange(60), indexing="ij")
+    b = profiled_background(n, m, s, tau)
+    chances = poisson_law.pmf(counts, s + b) * poisson_law.pmf(others, tau * b)
+    least = on_off_statistic(n, m, s) - 1e-6
+    return float(chances[on_off_statistic(counts, others, s) >= least].sum())
+
+
+def test_two_counts_are_summed_over_both():
+    """An unknown background, by formulas of its own; the probability jumps, here by little."""
+    found = idm.limit(on_off(2, 3), "s", method="toys")
+    assert found.monte_carlo_error == 0
+    below, above = (on_off_probability(2, 3, found.value * x) for x in (0.999, 1.001))
+    assert above <= 0.05 <= below
+    assert below - above < 0.01
+
+
+@pytest.mark.parametrize("method", ["toys", "cls-toys"])
+def test_a_background_that_is_measured_well_is_a_known_one(method):
+    """By simulation, to 4.5 of its errors; a measurement makes it no longer a sum."""
+
+    def loglik(th, n=4):
+        return np.array([xlogy(n, th.s + th.b) - th.s - th.b])
+
+    count = idm.from_loglik(
+        loglik,
+        start={"s": 1.0, "b": 2.0},
+        bounds={"s": (0, None), "b": (0.01, None)},
+        simulate=lambda th, rng: partial(loglik, n=rng.poisson(th.s + th.b)),
+    )
+    model = count + idm.measurement(b=(2.0, 0.01))
+    found = idm.limit(model, "s", method=method, toys=200)
+    known = chi2.ppf(0.95, 10) / 2 - 2 if method == "toys" else cls_of_counts(4, 2.0)
+    assert found.monte_carlo_error > 0
+    assert abs(found.value - known) < 4.5 * found.monte_carlo_error
+
+
+def test_a_product_has_no_limit_at_the_bound_of_a_factor():
+    """The efficiency is at most one, which bounds no product with a free signal."""
+
+    def loglik(th, n=2, x=0.7):
+        rate = th.s * th.e + 0.5
+        return np.array([n * np.log(rate) - rate, -0.5 * ((x - th.e) / 0.1) ** 2])
+
+    model = idm.from_loglik(
+        loglik,
+        start={"s": 1.0, "e": 0.7},
+        bounds={"s": (0, None), "e": (0.05, 1)},
+        simulate=lambda th, rng: partial(
+            loglik, n=rng.poisson(th.s * th.e + 0.5), x=rng.normal(th.e, 0.1)
+        ),
+    )
+    found = idm.limit(model, lambda th: th.s * th.e, method="cls-toys", toys=200)
+    assert abs(found.value - cls_of_counts(2, 0.5)) < 4.5 * found.monte_carlo_error
+
+
+def test_numbers_of_events_are_random_too():
+    """Extended likelihoods: as many terms as events, and a default all the same."""
+    events = np.array([-0.7, -0.3, -0.1, 0.0, 0.05, 0.1, 0.4, 0.8])
+
+    def loglik(th, x=events):
+        return np.log(th.s * norm.pdf(x, 0, 0.1) + th.b / 2) - (th.s + th.b) / x.size
+
+    def simulate(th, rng):
+        peak, flat = rng.poisson(th.s), rng.poisson(th.b)
+        return partial(loglik, x=np.append(rng.normal(0, 0.1, peak), rng.uniform(-1, 1, flat)))
+
+    model = idm.from_loglik(
+        loglik,
+        start={"s": 3.0, "b": 5.0},
+        bounds={"s": (0, None), "b": (0.1, None)},
+        simulate=simulate,
+    )
+    found = idm.limit(model, "s", toys=40)
+    assert found.method == "cls-toys"
+    assert found.value > found.estimate > 0

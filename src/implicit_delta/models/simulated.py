@@ -76,7 +76,7 @@ class Simulated:
                 "simulate(theta, rng) draws rows that count once, and these have weights. Repeat "
                 "the rows, or put precisions into the log-likelihood."
             )
-        if abs(terms.size - rows.n) > FAR * np.sqrt(rows.n):
+        if abs(terms.size - rows.n) > FAR * np.sqrt(max(terms.size, rows.n)):
             raise UnsupportedModelError(
                 f"simulate(theta, rng) drew {terms.size} rows, and the data have {rows.n}. It has "
                 "to draw as many, or a number of events that is random like theirs."
