@@ -28,7 +28,7 @@ _HOMES = {
     "Bootstrap": "methods.bootstrap",
     "Categorical": "likelihoods",
     "Comparison": "inference.comparison",
-    "Contour": "inference.profile.joint_region",
+    "Contour": "inference.profile.contour",
     "ConvergenceError": "errors",
     "Diagnostics": "estimate",
     "DispersionWarning": "errors",
@@ -147,9 +147,9 @@ if TYPE_CHECKING:
     from implicit_delta.inference.limits.limit import limit as limit
     from implicit_delta.inference.polish import Polished as Polished
     from implicit_delta.inference.polish import polish as polish
+    from implicit_delta.inference.profile.contour import Contour as Contour
     from implicit_delta.inference.profile.contour import contour as contour
     from implicit_delta.inference.profile.door import profile as profile
-    from implicit_delta.inference.profile.joint_region import Contour as Contour
     from implicit_delta.inference.profile.many import Profiles as Profiles
     from implicit_delta.inference.profile.result import Profile as Profile
     from implicit_delta.inference.refit import refit as refit

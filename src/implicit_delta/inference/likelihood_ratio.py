@@ -13,7 +13,7 @@ from scipy.special import chdtrc, fdtrc
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.estimate.tables import aligned
-from implicit_delta.inference.profile.feasible import without_inequalities
+from implicit_delta.inference.profile.constrained import without_inequalities
 from implicit_delta.inference.vanishing import Vanished, vanished
 from implicit_delta.linalg.arrays import symmetric
 from implicit_delta.models.boundaries import fixed_by_constraints

@@ -1,28 +1,30 @@
 r"""Joint likelihood-ratio region of two quantities.
 
-With x the parameters in standard errors and :math:`\eta(x)` the two quantities less their
-estimates, in coordinates in which their Wald ellipse is a circle, the boundary is sought ray by
-ray: the largest t for which some theta of deviance at most the quantile has :math:`\eta = t\, e`,
-by sequential quadratic programming, checked for stationarity (Karush, Kuhn and Tucker).
+With :math:`\eta` the two quantities less their estimates, in coordinates in which their Wald
+ellipse is a circle, the boundary on the ray e is the largest :math:`e'\eta` of all theta of
+deviance at most the quantile that have :math:`\eta` along e: an extreme under an equality, found
+from the neighbors of the ray.
 """
 
+from __future__ import annotations
+
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.interpolate import CubicSpline
 from scipy.linalg import solve_triangular
-from scipy.optimize import lsq_linear, minimize
 from scipy.special import fdtri, ndtr, stdtr
 
-from implicit_delta.core.findings import report
+from implicit_delta.core.findings import Finding, report
 from implicit_delta.core.hints import also
 from implicit_delta.core.precision import cautious
 from implicit_delta.core.progress import progress
 from implicit_delta.core.types import Array, Asked
-from implicit_delta.core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
@@ -31,35 +33,41 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.estimate.quantiles import checked_level
+from implicit_delta.estimate.tables import aligned, as_html, data_frame, percent
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.inference.checks.case import drift_of
 from implicit_delta.inference.checks.drift import of_drift
+from implicit_delta.inference.profile.constrained import Feasible, without_inequalities
 from implicit_delta.inference.profile.door import check_likelihood, levels_of, profile_of
-from implicit_delta.inference.profile.feasible import Feasible, without_inequalities
-from implicit_delta.inference.profile.following import Follower
-from implicit_delta.inference.profile.joint_region import Contour
-from implicit_delta.inference.profile.region import Region
-from implicit_delta.inference.profile.ticks import profiling
+from implicit_delta.inference.profile.extreme import (
+    Guarded,
+    Limits,
+    Point,
+    Problem,
+    Rows,
+    extreme,
+    verified,
+)
+from implicit_delta.inference.profile.ticks import profiling, tick
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.constraints import Constraints
 from implicit_delta.models.isolation import isolated
 from implicit_delta.models.model import FittedModel
-from implicit_delta.models.objective import objective_of
 from implicit_delta.models.user_calls import progress_for
 
-RAYS = 48
-FEWEST_RAYS = 8
-OPTIONS = {"maxiter": 200, "ftol": 1e-9}
-REACHED = 1e-6  # relative: the deviance is at its quantile
-ON_RAY = 1e-5  # standard errors off the ray
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+RAYS, FEWEST_RAYS = 48, 8
+TOGETHER = 3  # neighbors that the next point is extrapolated from
+FINE, CLOSE = 3e-3, 1e-2  # share of the gradient that is left before a last step; relative root
 AUDITED = 12  # rays from one audit to the next
-STATIONARY = 1e-2  # of the gradient that may be left; it enters squared
-FINE = 1e-3  # the same where a search stops
 LOOKS = 200  # points of the region whose two quantities must lie inside
 INSIDE, SLACK = 0.97, 0.02  # of the radius; standard errors
 SHORT, FAR_SHORT = 0.03, 0.1  # of its width, by which the region may miss a quantity's profile
-HUGE = 1e100  # stands for what is not defined
 STARTS = 3  # random ones, where the others fail
+SMOOTH = 400  # points of a drawn boundary
 
 
 @also(name="names")
@@ -132,46 +140,37 @@ def contour(
     check_likelihood(evaluation.model)
     search = _Search.of(evaluation, constraints)
     if constraints is None or constraints.equal.all():
-        score = evaluation.model.score(evaluation.model.theta)
-        drift = drift_of(score, search.root @ search.tangent, np.ones(2))
+        top = search.problem.model
+        drift = drift_of(top.score(top.theta), search.tangent, np.ones(2))
         report([of_drift(model, drift)], strict)
-    return _found(search, levels, count)
+    return _found(search, levels, count, strict)
 
 
-def _found(search: "_Search", levels: list[float], rays: int) -> Contour:
+def _found(search: _Search, levels: list[float], rays: int, strict: bool) -> Contour:
     angles = np.linspace(0, 2 * np.pi, rays, endpoint=False)
-    df, radii = search.model.facts.df, dict[float, Array]()
+    model, evaluation = search.problem.model, search.problem.evaluation
+    df, radii = model.facts.df, dict[float, Array]()
     with (
-        profiling(search.model, "deviance"),
+        profiling(model, "deviance"),
         progress("contour", total=rays * len(levels), unit="ray") as bar,
-        progress_for(search.model, "contour", rays * len(levels) * (4 * search.model.d + 6)),
+        progress_for(model, "contour", rays * len(levels) * (4 * model.d + 6)),
     ):
         for level in levels:
-            root, found = joint_root(level, df), list[float]()
-            before, follower = np.zeros(search.model.d), search.follower(root)
+            root, known = joint_root(level, df), list[tuple[float, Point]]()
             for k, angle in enumerate(angles):
-                audited = k % AUDITED == 0
-                before, t = search.boundary(angle, root, before, follower, audited)
-                found.append(t)
+                known.append((angle, search.boundary(angle, root, known, k % AUDITED == 0)))
                 bar.update(1)
-            radii[level] = np.array(found)
-    region = Contour(
-        value=search.evaluation.value,
-        covariance=search.half @ search.half.T,
-        angles=angles,
-        radii=radii,
-        names=search.evaluation.names,
-        df=df,
-        bounded=search.feasible is not None,
-    )
+            radii[level] = np.array([max(point.psi, 0.0) for _, point in known])
+    half, bounded = search.half, search.feasible is not None
+    region = Contour(evaluation.value, half @ half.T, angles, radii, evaluation.names, df, bounded)
     for level in levels:
         search.check_inside(region, level, joint_root(level, df))
     if search.feasible is None:
-        _check_projections(search.evaluation, region, max(levels))
+        report([_bent(evaluation, region, max(levels))], strict=True)
     return region
 
 
-def _check_projections(evaluation: Evaluation, region: Contour, level: float) -> None:
+def _bent(evaluation: Evaluation, region: Contour, level: float) -> Finding | None:
     """Compare how far the region reaches with the profile of each quantity, at the same deviance.
 
     Rays end where they first leave the region, so that they miss the arms of one that is bent.
@@ -188,19 +187,21 @@ def _check_projections(evaluation: Evaluation, region: Contour, level: float) ->
             continue
         reached = along[:, k].min(), along[:, k].max()
         short = max(reached[0] - low, high - reached[1]) / (high - low)
-        if short <= SHORT:
-            continue
-        text = (
-            f"The joint region at confidence level {level:g} is bent: along rays from the estimate "
-            f"{region.names[k]} reaches from {reached[0]:.6g} to {reached[1]:.6g}, and its own "
-            f"profile at the same deviance from {low:.6g} to {high:.6g}. Choose other coordinates, "
-            "in which the region is rounder (a logarithm, a product, a difference), or `profile` "
-            "of each."
-        )
-        if short > FAR_SHORT:
-            raise ConvergenceError(text)
-        warn(text, ImplicitDeltaWarning)
-        return
+        if short > SHORT:
+            return Finding(
+                "error" if short > FAR_SHORT else "warn",
+                "bent region",
+                f"The joint region at confidence level {level:g} is bent: along rays from the "
+                f"estimate {region.names[k]} reaches from {reached[0]:.6g} to {reached[1]:.6g}, "
+                f"and its own profile at the same deviance from {low:.6g} to {high:.6g}.",
+                float(short),
+                remedies=(
+                    "Choose other coordinates, in which the region is rounder (a logarithm, a "
+                    "product, a difference), or `profile` of each.",
+                ),
+                error=ConvergenceError,
+            )
+    return None
 
 
 def _checked_rays(rays: Any) -> int:
@@ -231,34 +232,220 @@ def _check_evaluation(evaluation: Evaluation) -> None:
         )
 
 
-class _Reached(Exception):
-    """Ends a search at its argument; SLSQP does not stop by StopIteration."""
+def _root_of(slopes: Array, names: Sequence[str]) -> Array:
+    """Lower root of the covariance of the two, from their slopes (2, d) in standard errors."""
+    sizes = np.linalg.norm(slopes, axis=1)
+    if not np.all(sizes > 0):
+        raise EvaluationError(
+            f"{names[int(np.argmin(sizes))]} does not change with the parameters, so that there is "
+            "no region of two quantities. Use `profile` for the other."
+        )
+    if abs(slopes[0] @ slopes[1]) > (1 - 1e-9) * sizes[0] * sizes[1]:
+        raise EvaluationError(
+            "The two quantities are functions of each other (their estimates are perfectly "
+            "correlated), so that their joint region is a line. Use `profile` of one."
+        )
+    return np.asarray(np.linalg.cholesky(slopes @ slopes.T), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Contour:
+    """Joint likelihood-ratio regions of two quantities, by confidence level.
+
+    Attributes
+    ----------
+    value : (2,) array
+        The two quantities at the maximum.
+    covariance : (2, 2) array
+        Of the Wald ellipse.
+    angles : (m,) array
+        Of the rays, in coordinates in which that ellipse is a circle.
+    radii : mapping of float to (m,) array
+        By confidence level: how far the region extends along each ray, in standard errors.
+    names : tuple of str
+    df : float
+        Degrees of freedom of the noise variance: F instead of chi-squared if finite.
+    bounded : bool
+        Whether inequalities may cut the region, which then has corners.
+    """
+
+    value: Array
+    covariance: Array
+    angles: Array
+    radii: Mapping[float, Array]
+    names: tuple[str, ...]
+    df: float = np.inf
+    bounded: bool = False
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The confidence levels."""
+        return tuple(self.radii)
+
+    def points(self, confidence_level: float | None = None) -> Array:
+        """Return the boundary, (m, 2); by default that of the first level."""
+        return self._places(self.angles, self.radii[self._level(confidence_level)])
+
+    def outline(self, confidence_level: float | None = None) -> Array:
+        """Return the boundary between the rays too, (m, 2)."""
+        angles = np.linspace(0, 2 * np.pi, SMOOTH)
+        return self._places(angles, self.radius(angles, confidence_level))
+
+    def radius(self, angle: ArrayLike, confidence_level: float | None = None) -> Array:
+        """Interpolate how far the region extends at some angles, in standard errors."""
+        radii, turn = self.radii[self._level(confidence_level)], 2 * np.pi
+        asked = np.mod(np.asarray(angle, dtype=np.float64), turn)
+        around, values = np.append(self.angles, turn), np.append(radii, radii[0])
+        if self.bounded:
+            return _on_chords(asked, around, values)
+        return np.asarray(CubicSpline(around, values, bc_type="periodic")(asked))
+
+    def contains(self, point: ArrayLike, confidence_level: float | None = None) -> Any:
+        """Tell whether a pair of values, (2,), or each of several, (m, 2), is in the region."""
+        given = np.asarray(point, dtype=np.float64)
+        if given.shape[-1:] != (2,) or given.ndim > 2:
+            raise ValueError(f"Give one point, (2,), or several, (m, 2), not shape {given.shape}.")
+        eta = np.linalg.solve(self._half, (given - self.value).T)
+        inside = np.hypot(*eta) <= self.radius(np.arctan2(eta[1], eta[0]), confidence_level)
+        return bool(inside) if given.ndim == 1 else np.asarray(inside)
+
+    def area(self, confidence_level: float | None = None) -> float:
+        """Return the area, by the trapezoidal rule in the angle."""
+        radii = self.radii[self._level(confidence_level)]
+        return float(np.pi * np.mean(radii**2) * np.linalg.det(self._half))
+
+    def ellipse(self, confidence_level: float | None = None) -> Array:
+        """Return the boundary of the symmetric (Wald) region of the same level, (m, 2)."""
+        level = self._level(confidence_level)
+        return self._places(self.angles, np.full(self.angles.size, self._wald(level)))
+
+    def ellipse_area(self, confidence_level: float | None = None) -> float:
+        """Return the area of the ellipse."""
+        radius = self._wald(self._level(confidence_level))
+        return float(np.pi * radius**2 * np.linalg.det(self._half))
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the boundaries as columns: the level and the two quantities."""
+        found = [(level, *point) for level in self.levels for point in self.points(level)]
+        columns = ("conf_level", *self.names)
+        return {name: [row[k] for row in found] for k, name in enumerate(columns)}
+
+    def to_frame(self) -> DataFrame:
+        """Return the boundaries as a pandas data frame."""
+        return data_frame("pandas", self.to_dict())
+
+    def __repr__(self) -> str:
+        return aligned(self._cells())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._cells(), "Joint likelihood-ratio region of two quantities")
+
+    def plot(self, ax: Axes | None = None, **style: Any) -> Axes:
+        """Draw the boundaries, the Wald ellipses (dashed) and the estimate.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure unless given.
+        **style
+            Passed to matplotlib's ``plot`` for the boundaries.
+        """
+        from implicit_delta.estimate.axes import new_axes
+
+        ax = new_axes() if ax is None else ax
+        angles = np.linspace(0, 2 * np.pi, SMOOTH)
+        for level in self.levels:
+            look: dict[str, Any] = {"label": f"{percent(level)} joint", "zorder": 3} | style
+            (line,) = ax.plot(*self._places(angles, self.radius(angles, level)).T, **look)
+            circle = np.full(SMOOTH, self._wald(level))
+            ax.plot(*self._places(angles, circle).T, "--", color="0.5", linewidth=0.8)
+            style = {"color": line.get_color()} | style
+        ax.plot(*self.value, "+", color="0.2")
+        ax.plot([], [], "--", color="0.5", linewidth=0.8, label="Wald")
+        ax.set(xlabel=self.names[0], ylabel=self.names[1])
+        ax.legend()
+        return ax
+
+    @property
+    def _half(self) -> Array:
+        return np.asarray(np.linalg.cholesky(self.covariance), dtype=np.float64)
+
+    def _wald(self, level: float) -> float:
+        """Radius of the ellipse, in standard errors."""
+        if np.isinf(self.df):
+            return float(np.sqrt(-2 * np.log1p(-level)))
+        return float(np.sqrt(2 * fdtri(2, self.df, level)))
+
+    def _places(self, angles: Array, radii: Array) -> Array:
+        circle = np.stack([np.cos(angles), np.sin(angles)])
+        return np.asarray(self.value + (self._half @ (radii * circle)).T)
+
+    def _level(self, level: float | None) -> float:
+        if level is None:
+            return self.levels[0]
+        if level not in self.radii:
+            raise ValueError(
+                f"The contour has the confidence levels {list(self.levels)}, not {level!r}: give "
+                "all levels to `contour(model, psi, confidence_level=[...])`."
+            )
+        return level
+
+    def _cells(self) -> list[list[str]]:
+        rows = [["", "conf_level", "estimate", "low", "high", "wald_low", "wald_high"]]
+        for level in self.levels:
+            points, wald = self.points(level), self.ellipse(level)
+            for k, name in enumerate(self.names):
+                ends = [f(side[:, k]) for side in (points, wald) for f in (np.min, np.max)]
+                numbers = [f"{float(x):.4g}" for x in (self.value[k], *ends)]
+                rows.append([name, percent(level), *numbers])
+        return rows
+
+
+def _on_chords(asked: Array, angles: Array, radii: Array) -> Array:
+    """Distance of the polygon through all points at some angles: walls are straight."""
+    k = np.clip(np.searchsorted(angles, asked, side="right") - 1, 0, angles.size - 2)
+    (a, b), (r, s) = (angles[k], angles[k + 1]), (radii[k], radii[k + 1])
+    across = r * np.sin(asked - a) + s * np.sin(b - asked)
+    return np.asarray(r * s * np.sin(b - a) / np.where(across > 0, across, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class _Whitened:
+    """One direction of the two whitened quantities, as a function to `extreme`."""
+
+    search: _Search
+    e: Array
+
+    def value(self, theta: Array) -> Array:
+        return np.atleast_1d(self.e @ self.search.eta(theta))
+
+    def jacobian(self, theta: Array) -> Array:
+        return (self.e @ self.search.slope(theta))[None]
+
+    def component(self, k: int) -> _Whitened:
+        return self
 
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """Deviance and two quantities, in coordinates x of standard errors around the maximum.
+    """Deviance and two quantities around the maximum.
 
     Attributes
     ----------
-    evaluation : Evaluation
-    region : Region
-    root : (d, d) array
-        Columns of one standard error each.
+    problem : Problem
+        Of both quantities.
     half : (2, 2) array
         Lower root of the covariance of the two.
     feasible : Feasible or None
         The inequalities, if there are any.
     """
 
-    evaluation: Evaluation
-    region: Region
-    root: Array
+    problem: Problem
     half: Array
     feasible: Feasible | None
 
     @classmethod
-    def of(cls, evaluation: Evaluation, constraints: Constraints | None) -> "_Search":
+    def of(cls, evaluation: Evaluation, constraints: Constraints | None) -> _Search:
         """Factorize the curvature and the covariance of the two quantities."""
         model = evaluation.model
         ascent = Ascent.of(model)
@@ -268,62 +455,80 @@ class _Search:
             )
         if constraints is None:
             evaluation = evaluation.on(model.at(ascent.climb(model).x))
-        root = np.asarray(ascent.scale.half(np.eye(model.d)))
-        slopes = evaluation.jacobian(evaluation.model.theta) @ root
-        sizes = np.linalg.norm(slopes, axis=1)
-        if not np.all(sizes > 0):
-            raise EvaluationError(
-                f"{evaluation.names[int(np.argmin(sizes))]} does not change with the parameters, "
-                "so that there is no region of two quantities. Use `profile` for the other."
-            )
-        if abs(slopes[0] @ slopes[1]) > (1 - 1e-9) * sizes[0] * sizes[1]:
-            raise EvaluationError(
-                "The two quantities are functions of each other (their estimates are perfectly "
-                "correlated), so that their joint region is a line. Use `profile` of one."
-            )
+        model = evaluation.model
+        slopes = evaluation.jacobian(model.theta) @ np.asarray(ascent.scale.half(np.eye(model.d)))
+        half = _root_of(slopes, evaluation.names)
+        assert evaluation.function is not None
+        guarded = replace(evaluation, function=Guarded(evaluation.function))
+        top = model.objective(model.theta)
+        problem = Problem(guarded, top, ascent.scale, tick=partial(tick, model))
         inequalities = constraints is not None and not constraints.equal.all()
         feasible = Feasible(evaluation, constraints) if constraints and inequalities else None
-        half = np.asarray(np.linalg.cholesky(slopes @ slopes.T), dtype=np.float64)
-        return cls(evaluation, Region.of(evaluation, ascent), root, half, feasible)
+        return cls(problem, half, feasible)
 
     @property
-    def model(self) -> FittedModel:
-        """The model at its maximum."""
-        return self.evaluation.model
-
-    @cached_property
     def tangent(self) -> Array:
-        """Derivative of x with respect to eta along the quadratic prediction, (d, 2)."""
-        slopes = self._slope(np.zeros(self.model.d))
-        return np.asarray(slopes.T)
+        """Derivative of theta with respect to eta along the quadratic prediction, (d, 2)."""
+        assert self.problem.scale is not None
+        center = self.problem.model.theta
+        return np.asarray(self.problem.scale.solve(self.slope(center).T))
 
-    def eta(self, x: Array) -> Array:
-        """The two quantities less their estimates, whitened: (2,), NaN where not defined."""
-        try:
-            gap = self.region.evaluation(self._theta(x)) - self.evaluation.value
-        except EvaluationError:
-            return np.full(2, np.nan)
+    def eta(self, theta: Array) -> Array:
+        """The two quantities less their estimates, whitened: (2,)."""
+        gap = self.problem.evaluation(theta) - self.problem.evaluation.value
         return np.asarray(solve_triangular(self.half, gap, lower=True, check_finite=False))
 
-    def follower(self, root: float) -> Follower:
-        """Prepare to go around the boundary of one deviance."""
-        return Follower(self._deviance, self.eta, self._score, self._slope, self.tangent, root)
+    def slope(self, theta: Array) -> Array:
+        """Jacobian of eta, (2, d)."""
+        slopes = self.problem.evaluation.jacobian(theta)
+        return np.asarray(solve_triangular(self.half, slopes, lower=True))
+
+    def along(self, angle: float) -> Problem:
+        """Pose the problem of one ray: the largest eta along it, and none across."""
+        e, across = _ray(angle), _ray(angle + np.pi / 2)
+        own = self.feasible.limits if self.feasible is not None else None
+
+        def gaps(theta: Array) -> Array:
+            try:
+                off = float(across @ self.eta(theta))
+            except EvaluationError:
+                off = np.nan
+            return np.append(off, [] if own is None else own.gaps(theta))
+
+        def rows(theta: Array) -> Rows:
+            normals = (across @ self.slope(theta))[None]
+            if own is not None:
+                normals = np.vstack([normals, own.rows(theta).normals])
+            return Rows(gaps(theta), normals, np.arange(len(normals)) == 0)
+
+        limits = Limits(rows, gaps, np.asarray if own is None else own.inside, own is not None)
+        function = Guarded(_Whitened(self, e))
+        one = replace(self.problem.evaluation, value=np.zeros(1), function=function)
+        return replace(self.problem, evaluation=one, limits=limits)
 
     def boundary(
         self,
         angle: float,
         root: float,
-        before: Array,
-        follower: Follower | None = None,
+        known: list[tuple[float, Point]],
         audited: bool = True,
-    ) -> tuple[Array, float]:
-        """Find the largest t on a ray: x there, and t; audited with derivatives of known error."""
-        e = np.array([np.cos(angle), np.sin(angle)])
-        for x in self._candidates(angle, e, root, before, follower):
-            if x is not None and self._holds(e, root, x, audited):
-                if follower is not None:
-                    follower.note(angle, x)
-                return x, max(float(e @ self.eta(x)), 0.0)
+        start: Array | None = None,
+    ) -> Point:
+        """Find the end of a ray, from those of its neighbors."""
+        problem = self.along(angle)
+        first = [] if start is None else [start]
+        for theta in [*first, *self._starts(angle, root, known)]:
+            try:
+                point = problem.point(theta, 1)
+                if known:
+                    point = replace(point, metric=known[-1][1].metric)
+                found = extreme(problem, 1, root, point, tolerance=FINE, near=CLOSE).point
+                if found is not None and audited:
+                    found = verified(problem, 1, root, found)
+            except (EvaluationError, UnsupportedModelError, ArithmeticError, ValueError):
+                continue
+            if found is not None and (self.feasible or abs(found.root - root) <= CLOSE * root):
+                return found
         raise ConvergenceError(
             f"The boundary of the joint region was not found at the angle {np.degrees(angle):.0f} "
             f"degrees of its ellipse (deviance {root**2:.3g}). Usual causes: the data do not bound "
@@ -332,18 +537,38 @@ class _Search:
             "function of psi that stays bounded, or for `profile` of each quantity."
         )
 
+    def _starts(
+        self, angle: float, root: float, known: list[tuple[float, Point]]
+    ) -> Iterator[Array]:
+        """Extrapolate how neighbors differ from the ellipse by the polynomial through them."""
+        center, last = self.problem.model.theta, known[-TOGETHER:]
+        ahead = root * self.tangent @ _ray(angle)
+        bend = np.zeros_like(center)
+        for own, point in last:
+            weight = np.prod([(angle - a) / (own - a) for a, _ in last if a != own])
+            bend += weight * (point.theta - center - root * self.tangent @ _ray(own))
+        yield center + ahead + bend
+        yield center + ahead
+        yield from (point.theta for _, point in last[-1:])
+        yield center + ahead / 4
+        yield center
+
     def check_inside(self, region: Contour, level: float, root: float) -> None:
         """Look at psi all over the likelihood region; it has to lie inside of the boundary."""
-        ways = np.random.default_rng(0).standard_normal((LOOKS, self.model.d))
+        model, scale = self.problem.model, self.problem.scale
+        assert scale is not None
+        ways = np.random.default_rng(0).standard_normal((LOOKS, model.d))
         ways *= INSIDE * root / np.linalg.norm(ways, axis=1, keepdims=True)
-        for x in ways:
-            eta = self.eta(x)
-            angle, size = float(np.arctan2(eta[1], eta[0])), float(np.hypot(*eta))
-            far = size - region.radius(angle, level) > SLACK
-            if not far or not self._allowed(x) or self._deviance(x) > root**2:
+        for theta in model.theta + np.asarray(scale.half(ways.T)).T:
+            try:
+                eta = self.eta(theta)
+            except EvaluationError:
                 continue
-            if size > self.boundary(angle, root, x)[1] + SLACK:  # and not only between two rays
-                point = self.region.evaluation(self._theta(x))
+            angle, size = float(np.arctan2(eta[1], eta[0])), float(np.hypot(*eta))
+            if not size - region.radius(angle, level) > SLACK or not self._holds(theta, root):
+                continue
+            if size > self.boundary(angle, root, [], start=theta).psi + SLACK:  # between two rays
+                point = self.problem.evaluation(theta)
                 raise ConvergenceError(
                     f"The joint region at confidence level {level:g} is not star-shaped around the "
                     f"estimate: the data do not exclude ({point[0]:.5g}, {point[1]:.5g}), which "
@@ -351,111 +576,10 @@ class _Search:
                     "more `rays=`, or for functions of psi that are closer to linear."
                 )
 
-    def _candidates(
-        self, angle: float, e: Array, root: float, before: Array, follower: Follower | None
-    ) -> Iterator[Array | None]:
-        if follower is not None:
-            yield self._followed(follower, angle)
-        yield from (self._solve(e, root, start) for start in self._starts(e, root, before))
+    def _holds(self, theta: Array, root: float) -> bool:
+        allowed = self.feasible is None or self.feasible.holds(theta)
+        return allowed and self.problem.root(theta) <= root
 
-    def _followed(self, follower: Follower, angle: float) -> Array | None:
-        try:
-            return follower.next(angle)
-        except (EvaluationError, UnsupportedModelError, np.linalg.LinAlgError):
-            return None
 
-    def _starts(self, e: Array, root: float, before: Array) -> Iterator[Array]:
-        ahead = root * self.tangent @ e
-        near = np.linalg.norm(before)
-        yield ahead * (near / np.linalg.norm(ahead)) if near > 0 else ahead
-        yield ahead
-        yield before
-        yield ahead / 4
-        ways = np.random.default_rng(0).standard_normal((STARTS, self.model.d))
-        yield from (ahead / 2 + root / 4 * way / np.linalg.norm(way) for way in ways)
-
-    def _solve(self, e: Array, root: float, start: Array) -> Array | None:
-        across = np.array([-e[1], e[0]])
-
-        def rest(x: Array) -> float:
-            left = (root**2 - self._deviance(x)) / (2 * root)
-            return left if np.isfinite(left) else -HUGE
-
-        def along(way: Array, x: Array) -> float:
-            value = float(way @ self.eta(x))
-            return value if np.isfinite(value) else HUGE
-
-        limits = [] if self.feasible is None else self.feasible.limits()
-        on_ray = {
-            "type": "eq",
-            "fun": lambda x: along(across, x),
-            "jac": lambda x: across @ self._slope(x),
-        }
-        inside = {"type": "ineq", "fun": rest, "jac": lambda x: self._score(x) / root}
-
-        def stop(x: Array) -> None:
-            # Differences leave errors in the slopes below which the line search does not end.
-            if self._holds(e, root, x, False, FINE):
-                raise _Reached(x)
-
-        try:
-            found = minimize(
-                lambda x: -along(e, x),
-                start,
-                jac=lambda x: -e @ self._slope(x),
-                method="SLSQP",
-                constraints=[on_ray, inside, *limits],
-                options=OPTIONS,
-                callback=stop,
-            )
-        except _Reached as reached:
-            return np.array(reached.args[0])
-        except (EvaluationError, UnsupportedModelError):
-            return None
-        return np.asarray(found.x) if np.all(np.isfinite(found.x)) else None
-
-    def _holds(
-        self, e: Array, root: float, x: Array, audited: bool, most: float = STATIONARY
-    ) -> bool:
-        """Whether x is on the ray, in the region, and stationary."""
-        across = np.array([-e[1], e[0]])
-        deviance = self._deviance(x)
-        if not (abs(across @ self.eta(x)) <= ON_RAY and deviance <= root**2 * (1 + REACHED)):
-            return False
-        if not self._allowed(x):
-            return False
-        try:
-            slope, score = self._slope(x), self._score(x, audited)
-        except (EvaluationError, UnsupportedModelError):
-            return False
-        columns, low = [across @ slope], [-np.inf]
-        if deviance >= root**2 * (1 - 10 * REACHED):
-            columns.append(-score)
-            low.append(0.0)
-        if self.feasible is not None:
-            normals = [*self.feasible.normals(self._theta(x))]
-            columns += normals
-            low += [0.0] * len(normals)
-        goal = e @ slope
-        fit = lsq_linear(np.array(columns).T, goal, (low, np.inf))
-        left = float(np.linalg.norm(fit.fun))
-        return len(columns) > 1 and left <= most * float(np.linalg.norm(goal))
-
-    def _theta(self, x: Array) -> Array:
-        return np.asarray(self.model.theta + self.root @ x)
-
-    def _allowed(self, x: Array) -> bool:
-        return self.feasible is None or self.feasible.holds(self._theta(x))
-
-    def _deviance(self, x: Array) -> float:
-        return self.region.deviance(self._theta(x))
-
-    def _score(self, x: Array, audited: bool = False) -> Array:
-        theta = self._theta(x)
-        score = self.model.score(theta) if audited else objective_of(self.model).rough_score(theta)
-        return np.asarray(self.root.T @ score)
-
-    def _slope(self, x: Array) -> Array:
-        """Jacobian of eta with respect to x, (2, d)."""
-        slopes = self.region.evaluation.jacobian(self._theta(x)) @ self.root
-        return np.asarray(solve_triangular(self.half, slopes, lower=True))
+def _ray(angle: float) -> Array:
+    return np.array([np.cos(angle), np.sin(angle)])

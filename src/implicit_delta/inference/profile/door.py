@@ -28,8 +28,8 @@ from implicit_delta.inference.assemble import Cost
 from implicit_delta.inference.checks.case import drift_of
 from implicit_delta.inference.checks.drift import of_drift
 from implicit_delta.inference.profile.audit import Audit
+from implicit_delta.inference.profile.constrained import Feasible, without_inequalities
 from implicit_delta.inference.profile.extreme import Guarded, Problem
-from implicit_delta.inference.profile.feasible import Feasible, without_inequalities
 from implicit_delta.inference.profile.many import Profiles, profiles_of
 from implicit_delta.inference.profile.mixture import mixed_roots
 from implicit_delta.inference.profile.notes import spelled, warn_of
@@ -383,31 +383,31 @@ def _within(
     _check_evaluation(whole)
     check_likelihood(whole.model)
     feasible = Feasible(whole, constraints)
-    values, points = _searched(feasible, asked)
+    problem = replace(
+        _problem(whole, feasible.scale, whole.model.facts.curvature), limits=feasible.limits
+    )
+    values, points = _searched(feasible, problem, asked)
     for found in values:
-        _check_holds(found, feasible.region.value)
+        _check_holds(found, problem.value)
     ends = [end.theta for found in values for _, end in found.ends if end.kind != "open"]
     limits = dict.fromkeys(text for theta in ends for text in feasible.reached(theta))
-    return _Walked(
-        whole,
-        dict(zip(asked.levels, values, strict=True)),
-        [(1, point) for point in points],
-        covariance,
-        tuple(limits),
-    )
+    by_level = dict(zip(asked.levels, values, strict=True))
+    return _Walked(whole, by_level, points, covariance, tuple(limits))
 
 
-def _searched(feasible: Feasible, asked: _Asked) -> tuple[list[Values], list[Any]]:
+def _searched(
+    feasible: Feasible, problem: Problem, asked: _Asked
+) -> tuple[list[Values], list[tuple[int, Any]]]:
     """Find the ends; that of a limit again, at its own quantile, where a bound holds psi."""
     if len(asked.signs) > 1:
-        return feasible.values(asked.roots, asked.signs)
+        return walk(problem, asked.roots, asked.signs)
     sign, beyond = asked.signs[0], [np.inf for _ in asked.levels]
     if not feasible.straight(sign):
-        found = feasible.values(asked.roots, asked.signs)
+        found = walk(problem, asked.roots, asked.signs)
         beyond = [feasible.beyond(values.end(sign)) for values in found[0]]
         if not any(beyond):
             return found
-    return feasible.values(lifted_roots(asked.levels, asked.roots, beyond), asked.signs)
+    return walk(problem, lifted_roots(asked.levels, asked.roots, beyond), asked.signs)
 
 
 def _check_holds(values: Values, value: float) -> None:

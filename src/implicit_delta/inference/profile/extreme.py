@@ -98,11 +98,14 @@ class Limits:
         Theta to `Rows`, and to their gaps alone.
     inside : callable
         Undo rounding at the limits of single parameters.
+    bounded : bool
+        Whether there are inequalities, at which the log-likelihood may end.
     """
 
     rows: Callable[[Array], Rows]
     gaps: Callable[[Array], Array]
     inside: Callable[[Array], Array] = np.asarray
+    bounded: bool = True
 
 
 class Base(Protocol):
@@ -269,11 +272,21 @@ class Problem:
         """Psi at the maximum."""
         return float(self.evaluation.value[0])
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there are inequalities."""
+        return self.limits is not None and self.limits.bounded
+
+    @property
+    def has_valleys(self) -> bool:
+        """Whether a search may leave the surface, and come back by Gauss-Newton steps."""
+        return self.squares is not None and self.limits is None
+
     @cached_property
     def squares(self) -> "Squares | None":
         """Residuals of least squares, whose slopes give both q and the curvature."""
         outputs = self.model.rows.outputs
-        if self.curvature != "ggn" or self.limits is not None:
+        if self.curvature != "ggn" or self.is_bounded:
             return None
         return Squares(self.model, outputs) if isinstance(outputs, ResidualOutputs) else None
 
@@ -336,8 +349,11 @@ class Problem:
         root: float | None = None,
         before: Point | None = None,
         careful: bool = False,
+        held: bool = False,
     ) -> Point:
         """Differentiate at theta, and learn the curvature from the point before.
+
+        Where constraints hold psi inside of the region, the deviance has no multiplier.
 
         Raises
         ------
@@ -353,9 +369,9 @@ class Problem:
         metric = Metric.of(base or self._center, theta.size)
         if base is None and before is not None:
             metric = before.metric
-        lam, nu, share = _multipliers(metric, q, g, rows)
+        lam, nu, share = _multipliers(metric, q, g, rows, held)
         found = Point(theta, psi, root, q, g, rows, nu, lam, share, metric)
-        if before is None or (self.squares is not None and before.share > NEAR):
+        if before is None or (self.has_valleys and before.share > NEAR):
             return found
         change = found.rest(found.strength, nu) - before.rest(found.strength, nu)
         step = theta - before.theta
@@ -369,10 +385,10 @@ class Problem:
 
     def _slopes(self, theta: Array, fine: bool, careful: bool) -> tuple[Array, Factor | None]:
         """Gradient of half the deviance, and the curvature where that comes with it."""
+        if self.is_bounded:
+            return -slope_inside(self.model, theta), None
         if theta is self.model.theta:
             return np.zeros(theta.size), self.scale
-        if self.limits is not None:
-            return -slope_inside(self.model, theta), None
         if self.squares is None:
             score = self.model.score if careful else objective_of(self.model).rough_score
             return -score(theta), None
@@ -392,22 +408,38 @@ class Problem:
             return None
 
 
-def _multipliers(metric: Metric, q: Array, g: Array, rows: Rows) -> tuple[float, Array, float]:
-    """Explain g by q and the binding constraints: g = q / lam - C' nu, and what is left of it."""
-    size, nu = float(np.linalg.norm(metric.base.half_transpose(g))), np.zeros(rows.gaps.size)
+def _multipliers(
+    metric: Metric, q: Array, g: Array, rows: Rows, held: bool
+) -> tuple[float, Array, float]:
+    """Explain g by q and the binding constraints: g = q / lam - C' nu, and what is left of it.
+
+    Where constraints alone explain g, they do, and lam is infinite.
+    """
+    whiten, nu = metric.base.half_transpose, np.zeros(rows.gaps.size)
+    size = float(np.linalg.norm(whiten(g)))
     if not size > 0:
         return 0.0, nu, 1.0
     bound, equal = np.flatnonzero(rows.binding), np.flatnonzero(rows.equal)
-    normals = metric.base.half_transpose(np.vstack([-rows.normals[bound], rows.normals[equal]]).T)
-    columns = np.column_stack([metric.base.half_transpose(q), normals]) / size
-    lengths = np.linalg.norm(columns, axis=0)
-    lengths[lengths == 0] = 1.0
-    strength, left = nnls(columns / lengths, metric.base.half_transpose(g) / size)
-    strength = strength / lengths
+    normals = whiten(np.vstack([-rows.normals[bound], rows.normals[equal]]).T) / size
+    if held or bound.size > equal.size:
+        strength, left = _positive(normals, whiten(g) / size)
+        strength = np.append(0.0, strength)
+    if not held and (bound.size == equal.size or left > STATIONARY):
+        strength, left = _positive(np.column_stack([whiten(q) / size, normals]), whiten(g) / size)
     np.add.at(nu, bound, strength[1 : 1 + bound.size])
     np.subtract.at(nu, equal, strength[1 + bound.size :])
-    held = strength[0] == 0 and bool(np.any(nu))
-    return (1 / strength[0] if strength[0] > 0 else np.inf if held else 0.0), nu, float(left)
+    alone = np.inf if held or (np.any(nu) and left <= ROUNDED) else 0.0
+    return (1 / strength[0] if strength[0] > 0 else alone), nu, left
+
+
+def _positive(columns: Array, goal: Array) -> tuple[Array, float]:
+    """Nonnegative multiples of columns that come closest to the goal, and what is left."""
+    if not columns.shape[1]:
+        return np.zeros(0), float(np.linalg.norm(goal))
+    lengths = np.linalg.norm(columns, axis=0)
+    lengths[lengths == 0] = 1.0
+    strength, left = nnls(columns / lengths, goal)
+    return strength / lengths, float(left)
 
 
 class Found(NamedTuple):
@@ -452,7 +484,7 @@ def extreme(
     best = start if abs(start.root - root) <= near * root and start.lam > 0 else None
     for _ in range(MOST_STEPS):
         done = best is not None and best.share <= tolerance
-        exact = (done or point.g.size == 1) and tolerance <= STATIONARY
+        exact = (done or point.g.size == 1) and tolerance < ROUNDED
         trial = _land(problem, point, mu, root, EXACT if exact else LOOSE)
         if trial.kind == "far":
             ahead, jumps = _jump(problem, sign, point, trial.first, root), jumps + 1
@@ -463,14 +495,16 @@ def extreme(
         if (best is None and trial.kind == "open") or (trial.kind == "jump" and point.g.size == 1):
             return Found(None, "", trial.kind, trial.theta)
         if done and best is not None and trial.kind in ("", "held"):
-            return Found(best.at(trial.theta, problem.psi(trial.theta), trial.root, trial.t))
+            lam = trial.t if np.isfinite(best.lam) else best.lam
+            return Found(best.at(trial.theta, problem.psi(trial.theta), trial.root, lam))
         new, failure = _seen(problem, sign, root, trial, point, height, best)
         if new is None:
             mu, rejected = max(4 * mu, 0.5), rejected + 1
-            if rejected > MOST_REJECTED or (best is None and not failure and rejected > 2):
+            turns = best is None and not failure and not problem.is_bounded
+            if rejected > (2 if turns else MOST_REJECTED):
                 break
             continue
-        if new.share <= tolerance and (exact or tolerance > STATIONARY):
+        if new.share <= tolerance and (exact or tolerance >= ROUNDED):
             return Found(new)
         height, point, best = max(height, _height(sign, root, trial, new.psi)), new, new
         mu, rejected = (mu / 4 if mu > 0.2 else 0.0), 0
@@ -582,7 +616,8 @@ def _seen(
     if not risen > 0 and (best is None or not risen >= -unit * best.share**2):
         return None, "" if best is None else UNFINISHED
     try:
-        new = problem.point(trial.theta, sign, trial.root, before)
+        held = trial.kind == "held"
+        new = problem.point(trial.theta, sign, trial.root, before, held=held)
     except EvaluationError:
         return None, "Psi or its derivative is not defined beyond."
     except UnsupportedModelError:
@@ -595,9 +630,12 @@ def _seen(
 def _land(problem: Problem, point: Point, mu: float, root: float, rtol: float) -> Trial:
     """Go along the curve p(t) to the surface."""
     curve, first = _curve(problem, point, mu, root)
+    if np.isinf(point.lam):  # nothing but the metric limits a step along constraints
+        first = min(first, point.strength)
     near = point.root > 0 and mu == 0 and 0 < point.lam < np.inf
     known = (point.lam, point.root - root) if near else None
-    return cross(problem, curve, root, rtol, first, known, problem.squares is not None)
+    most = 1.0 if np.isinf(point.lam) else LARGEST if problem.is_bounded else FARTHEST
+    return cross(problem, curve, root, rtol, first, known, problem.has_valleys, most)
 
 
 def cross(
@@ -608,13 +646,14 @@ def cross(
     first: float = 1.0,
     known: tuple[float, float] | None = None,
     near: bool = False,
+    most: float = FARTHEST,
 ) -> Trial:
     """Find where a curve meets the surface: secants within a bracket that grows as needed.
 
     A `first` trial that is far off ends the search if `near`; `known` is a t with its gap.
     """
     low, high, gap_low = 0.0, np.inf, -root
-    t, (before, gap_before), smallest = first, known or (0.0, -root), np.inf
+    t, (before, gap_before), smallest, lost = first, known or (0.0, -root), np.inf, False
     for tries in range(MOST_TRIALS):
         theta = curve(t)
         gap = _root(problem, theta) - root
@@ -625,6 +664,10 @@ def cross(
         if near and (tries == MOST_SECANTS or (tries == 0 and not abs(gap) <= FAR * root)):
             return Trial(theta, root + gap, t, first, "far")
         low, high, gap_low = (t, high, gap) if gap < 0 else (low, t, gap_low)
+        if not np.all(np.isfinite(theta)):
+            lost = True  # behind the last point from which constraints can be reached
+        if lost and low > 0 and high - low < LOOSE * high:
+            return Trial(curve(low), root + gap_low, low, first, "held")
         if high < SHORTEST * first and low == 0:
             return Trial(theta, root + gap, t, first, "lost")
         rise = gap - gap_before if max(gap, gap_before) < np.inf else 0.0
@@ -632,9 +675,8 @@ def cross(
         before, gap_before = t, gap
         limit = high if np.isfinite(high) else 4 * low
         t = secant if low < secant < limit else (low + high) / 2 if high < np.inf else limit
-        if t > FARTHEST * first:
-            held = problem.limits is not None and _ends(curve, first)
-            return Trial(theta, root + gap, t, first, "held" if held else "open")
+        if t > most * first:
+            return Trial(theta, root + gap, t, first, "held" if problem.is_bounded else "open")
     return Trial(curve(low), root + gap_low, low, first, "jump" if gap_low < -JUMP * root else "")
 
 
@@ -644,12 +686,6 @@ def _root(problem: Problem, theta: Array) -> float:
         return problem.root(theta) if np.all(np.isfinite(theta)) else np.inf
     except (ArithmeticError, ValueError):
         return np.inf
-
-
-def _ends(curve: Callable[[float], Array], first: float) -> bool:
-    """Whether constraints end a curve."""
-    near, far, farther = (curve(x * first) for x in (1.0, FARTHEST / 2, FARTHEST))
-    return float(np.linalg.norm(farther - far)) <= float(np.linalg.norm(far - near)) / 10
 
 
 def _curve(
@@ -672,20 +708,24 @@ def _curve(
 
 def _within(limits: Limits, point: Point, T: Array) -> Callable[[float], Array]:
     """Bend a curve so that constraints hold."""
-    rows, a, b = point.rows, T.T @ point.q, T.T @ point.g
+    rows, b = point.rows, T.T @ point.g
+    a = T.T @ point.q * np.isfinite(point.lam)  # where constraints alone hold psi, q has no part
     normals = rows.normals @ T
 
     def curve(t: float) -> Array:
         y = _nearest(t * b - a, normals, rows)
-        theta = limits.inside(point.theta + T @ y)
+        before, wrong = np.inf, rows.equal
         for _ in range(CORRECTIONS):
-            missing = rows._replace(gaps=limits.gaps(theta)).violation
-            if not np.max(abs(missing), initial=0.0) > VIOLATED:
-                return theta
-            wrong = missing != 0
-            y = y - np.linalg.lstsq(normals[wrong], missing[wrong], rcond=None)[0]
             theta = limits.inside(point.theta + T @ y)
-        return np.full_like(theta, np.nan)
+            missing = rows._replace(gaps=limits.gaps(theta), equal=wrong).violation
+            size = float(np.max(abs(missing), initial=0.0))
+            if size <= VIOLATED:
+                return theta
+            if not size < before / 2:
+                break
+            wrong, before = wrong | (missing != 0), size
+            y = y - np.linalg.lstsq(normals[wrong], missing[wrong], rcond=None)[0]
+        return np.full_like(point.theta, np.nan)
 
     return curve
 
@@ -701,9 +741,10 @@ def _nearest(y: Array, normals: Array, rows: Rows) -> Array:
     if not np.any(b > 0):
         return y
     target = np.append(np.zeros(basis.shape[1]), 1.0)
-    columns = np.vstack([A.T, b])
+    far = float(np.max(b))
+    columns = np.vstack([A.T, b / far])
     left = columns @ nnls(columns, target)[0] - target
-    return np.asarray(y - basis @ left[:-1] / left[-1] if abs(left[-1]) > 1e-14 else y)
+    return np.asarray(y - far * basis @ left[:-1] / left[-1] if left[-1] < 0 else y)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ region itself: that is told apart by looking at psi ahead. Behind a pole the pat
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -14,12 +15,22 @@ import numpy as np
 from scipy.special import chdtr
 
 from implicit_delta.core.types import Array
-from implicit_delta.errors import ConvergenceError, EvaluationError
+from implicit_delta.errors import ConvergenceError, EvaluationError, UnsupportedModelError
 from implicit_delta.estimate import Interval
-from implicit_delta.inference.profile.extreme import STATIONARY, Point, Problem, extreme, verified
+from implicit_delta.inference.profile.extreme import (
+    REACHED,
+    ROUNDED,
+    STATIONARY,
+    Found,
+    Point,
+    Problem,
+    extreme,
+    verified,
+)
 
 LONGEST_STEP, SHORTEST_STEP = 1.5, 1e-3  # in r; a turn of psi within the latter is looked at
 PASSING = 1e-2  # share of the gradient of psi that may be left on the way
+STARTS = 2  # in random directions, where constraints hold
 FARTHEST_LOOK, LONGER_LOOK = 0.25, 3.0  # in r; times the look before
 SATURATED = 1e-2  # relative change of psi over the last nine tenths of a ray without end
 AT_INFINITY = 1e-9  # of the reciprocal at the fitted point: psi is at its pole
@@ -170,7 +181,9 @@ class Side:
 
     def __init__(self, problem: Problem, sign: int) -> None:
         self.problem, self.sign = problem, sign
-        self.points = [problem.point(problem.model.theta, sign, 0.0)]
+        center = problem.model.theta
+        center = problem.limits.inside(center) if problem.limits is not None else center
+        self.points = [problem.point(center, sign, 0.0)]
         self.last: End | None = None
         self._step, self._looked, self._root = LONGEST_STEP, 0.0, 0.0
 
@@ -189,11 +202,35 @@ class Side:
         point = self.points[-1]
         return self.last or End(point.psi, point.theta, root**2, "quantile", point)
 
+    def _others(self, found: Found, root: float) -> Found:
+        """Search from elsewhere too where constraints may leave several extremes."""
+        problem, center = self.problem, self.points[0].theta
+        assert problem.limits is not None
+        assert problem.scale is not None
+        ways = np.random.default_rng(0).standard_normal((STARTS, center.size))
+        ways = root * ways / np.linalg.norm(ways, axis=1, keepdims=True)
+        starts = center + np.vstack([0 * ways[:1], np.asarray(problem.scale.half(ways.T)).T])
+        every = [found]
+        for start in map(problem.limits.inside, starts):
+            with suppress(EvaluationError, UnsupportedModelError, ArithmeticError, ValueError):
+                point = problem.point(start, self.sign)
+                every.append(extreme(problem, self.sign, root, point))
+        reached = [x for x in every if x.point is not None and x.point.root <= root * (1 + REACHED)]
+        return max(
+            reached, key=lambda x: self.sign * x.point.psi if x.point else -np.inf, default=found
+        )
+
     def _advance(self, root: float, goal: float) -> None:
         """Search at `root`; where nothing is found, the next search is less far."""
         last = self.points[-1]
-        tolerance = STATIONARY if root == goal else PASSING
+        if self.problem.is_bounded and np.isinf(last.lam) and last.share <= ROUNDED:
+            self.last = End(last.psi, last.theta, last.root**2, "bound", last)
+            return
+        final = root == goal or self.problem.is_bounded
+        tolerance = STATIONARY if final else PASSING
         found = extreme(self.problem, self.sign, root, last, last.psi, tolerance)
+        if self.problem.is_bounded and root == goal and last.theta.size > 1:
+            found = self._others(found, root)
         if found.kind == "open" and found.theta is not None and self._leaves(found.theta):
             return
         if found.kind == "jump" and found.theta is not None:
@@ -203,7 +240,8 @@ class Side:
             point = found.point
             if root == goal and self.problem.limits is None and self.problem.squares is None:
                 point = verified(self.problem, self.sign, root, point)
-            self.points.append(replace(point, root=root))
+            held = point.root < root * (1 - REACHED)
+            self.points.append(point if held else replace(point, root=root))
             self._root = root
             self._step = min(2 * self._step, LONGEST_STEP)
             return
