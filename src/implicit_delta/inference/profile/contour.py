@@ -190,7 +190,7 @@ def _bent(evaluation: Evaluation, region: Contour, level: float) -> Finding | No
         if short > SHORT:
             return Finding(
                 "error" if short > FAR_SHORT else "warn",
-                "bent region",
+                "bent_region",
                 f"The joint region at confidence level {level:g} is bent: along rays from the "
                 f"estimate {region.names[k]} reaches from {reached[0]:.6g} to {reached[1]:.6g}, "
                 f"and its own profile at the same deviance from {low:.6g} to {high:.6g}.",

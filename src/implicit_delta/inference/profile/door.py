@@ -8,16 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from implicit_delta.core.findings import report
+from implicit_delta.core.findings import Finding, report
 from implicit_delta.core.hints import also
 from implicit_delta.core.precision import cautious
 from implicit_delta.core.types import Array, Asked
-from implicit_delta.core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
     ImplicitDeltaError,
-    ImplicitDeltaWarning,
     UnsupportedModelError,
 )
 from implicit_delta.estimate import Interval
@@ -32,7 +30,7 @@ from implicit_delta.inference.profile.constrained import Feasible, without_inequ
 from implicit_delta.inference.profile.extreme import Guarded, Problem
 from implicit_delta.inference.profile.many import Profiles, profiles_of
 from implicit_delta.inference.profile.mixture import mixed_roots
-from implicit_delta.inference.profile.notes import spelled, warn_of
+from implicit_delta.inference.profile.notes import findings_of, spelled
 from implicit_delta.inference.profile.path import Values, walk
 from implicit_delta.inference.profile.result import Curve, Profile
 from implicit_delta.inference.profile.sides import (
@@ -218,7 +216,8 @@ def profile_of(
             walked = _within(evaluation, fixed, asked, UNKNOWN)
     evaluation, found = walked.evaluation, walked.found
     intervals = {level: _interval(evaluation, found[level], level) for level in levels}
-    warn_of(evaluation.names[0], found)
+    findings = findings_of(evaluation.names[0], found)
+    report(findings, strict)
     total = total_error(evaluation, walked.covariance)
     parts = {part: float(np.sqrt(V[0, 0])) for part, V in total.parts.items()}
     return Profile(
@@ -238,6 +237,7 @@ def profile_of(
         df=evaluation.model.facts.df,
         limits=walked.limits,
         side=side,
+        findings=findings,
     )
 
 
@@ -490,11 +490,12 @@ def check_likelihood(model: FittedModel) -> None:
         model.objective(model.theta)  # which says why there is none
     covariance = model.facts.host.covariance
     if covariance is not None:
-        warn(
-            f"A profile is that of the likelihood, and the standard errors of the fit are not: "
-            f"{covariance}. For these use `infer(model, psi)`.",
-            ImplicitDeltaWarning,
+        text = (
+            "A profile is that of the likelihood, and the standard errors of the fit are not: "
+            f"{covariance}."
         )
+        remedy = "For these use `infer(model, psi)`."
+        report([Finding("warn", "host_covariance", text, remedies=(remedy,))], strict=True)
 
 
 def _curve(points: list[tuple[int, Any]]) -> Curve:

@@ -1,39 +1,42 @@
-"""Warnings of an interval that is not bounded by the quantile of the deviance on both sides."""
+"""Findings about intervals that are not bounded by the quantile of the deviance on both sides."""
 
 import math
 from collections.abc import Iterator, Mapping
 
-from implicit_delta.core.warn import warn
-from implicit_delta.errors import ImplicitDeltaWarning
+from implicit_delta.core.findings import Finding
 from implicit_delta.estimate import Interval
 from implicit_delta.inference.profile.path import End, Values
 
 WORDS = {-1: "lower", 1: "upper"}
 
 
-def warn_of(name: str, found: Mapping[float, Values]) -> None:
-    """Warn of each thing once, at the highest level at which it is so."""
-    texts: dict[str, str] = {}
+def findings_of(name: str, found: Mapping[float, Values]) -> tuple[Finding, ...]:
+    """List each thing once, at the highest level at which it is so."""
+    findings: dict[tuple[str, int], Finding] = {}
     for level in sorted(found, reverse=True):
-        for topic, text in _topics(name, level, found[level]):
-            texts.setdefault(topic, text)
-    for text in texts.values():
-        warn(text, ImplicitDeltaWarning)
+        for sign, finding in _findings(name, level, found[level]):
+            findings.setdefault((finding.code, sign), finding)
+    return tuple(findings.values())
 
 
-def _topics(name: str, level: float, values: Values) -> Iterator[tuple[str, str]]:
+def _findings(name: str, level: float, values: Values) -> Iterator[tuple[int, Finding]]:
     whole = all(map(math.isinf, values.interval))
     if len(values.pieces) > 1:
-        yield "pieces", _pieces(name, level, values)
+        count = float(len(values.pieces))
+        yield 0, Finding("warn", "several_pieces", _pieces(name, level, values), count)
     elif values.second == values.second:
-        yield "second", _second(name, level, values)
+        text = _second(name, level, values)
+        yield 0, Finding("warn", "second_maximum", text, values.second)
     elif whole and any(end.kind == "pole" for _, end in values.ends):
-        yield "whole", _whole(name, level, values)
+        pole = min(end.deviance for _, end in values.ends if end.kind == "pole")
+        yield 0, Finding("warn", "no_bounds", _whole(name, level, values, pole), pole)
     for sign, end in values.ends:
         if end.kind in ("extreme", "limit", "edge") and not whole:
-            yield WORDS[sign], _extreme(name, values, sign, end)
+            text = _extreme(name, values, sign, end)
+            yield sign, Finding("warn", "extreme_of_psi", text, end.deviance)
         elif end.kind == "infinite" or (end.kind == "pole" and not values.others and not whole):
-            yield WORDS[sign], _open(name, level, values, sign, end)
+            text = _open(name, level, values, sign, end)
+            yield sign, Finding("warn", "infinite_end", text, end.deviance)
 
 
 def spelled(pieces: tuple[Interval, ...]) -> str:
@@ -85,8 +88,7 @@ def _maximum(values: Values) -> str:
     )
 
 
-def _whole(name: str, level: float, values: Values) -> str:
-    pole = min(end.deviance for _, end in values.ends if end.kind == "pole")
+def _whole(name: str, level: float, values: Values, pole: float) -> str:
     return (
         f"The interval of {name} is unbounded: the data exclude no value at confidence level "
         f"{level:g}. Psi runs to infinity where the deviance is {pole:.3g}, below the quantile "

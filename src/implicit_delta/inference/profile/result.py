@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from implicit_delta.core.findings import Finding
 from implicit_delta.core.types import Array
 from implicit_delta.estimate import Interval
 from implicit_delta.estimate.quantiles import checked_level
@@ -61,6 +62,8 @@ class Profile:
         The constraints at which an interval ends, or that hold its end.
     side : {"both", "upper", "lower"}
         Of one-sided intervals the other end is infinite.
+    findings : tuple of Finding
+        What was warned of: pieces, second maxima, ends that psi has or that the data do not give.
     """
 
     value: float
@@ -76,6 +79,7 @@ class Profile:
     df: float = math.inf
     limits: tuple[str, ...] = ()
     side: str = "both"
+    findings: tuple[Finding, ...] = ()
 
     @property
     def standard_error(self) -> float:

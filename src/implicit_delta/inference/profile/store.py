@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta.core.findings import Finding
 from implicit_delta.core.types import Array
 from implicit_delta.estimate import Interval
 from implicit_delta.evaluation import Evaluation
@@ -126,6 +127,7 @@ def _content(profile: Profile) -> dict[str, Any]:
         "df": float(profile.df),
         "limits": list(profile.limits),
         "side": profile.side,
+        "findings": [[f.level, f.code, f.text, f.number] for f in profile.findings],
     }
 
 
@@ -140,6 +142,7 @@ def _restored(content: dict[str, Any]) -> Profile:
             },
             "curve": Curve(*(np.array(column) for column in content["curve"])),
             "limits": tuple(content["limits"]),
+            "findings": tuple(Finding(*stored) for stored in content["findings"]),
         }
     )
 
