@@ -12,7 +12,7 @@ from pathlib import Path
 import iminuit
 import numpy as np
 
-from benchmarks.calls_problems import PROBLEMS, Counted
+from benchmarks.calls_problems import PROBLEMS, Counted, many_coefficients
 
 POINTS = 48  # as many as `contour` has rays
 STORED = Path(__file__).with_suffix(".json")
@@ -73,6 +73,12 @@ def measure(problem):
 def main():
     np.seterr(all="ignore")
     found = {name: measure(make()) for name, make in PROBLEMS.items()}
+    wide = many_coefficients()
+    function = fall(wide)
+    minuit = migrad(function, wide.start)
+    fit = function.calls
+    minuit.hesse()
+    found["many_coefficients"] = {"migrad": fit, "hesse": function.since(fit)}
     versions = {"iminuit": iminuit.__version__, "python": sys.version.split()[0]}
     STORED.write_text(json.dumps({"versions": versions, **found}, indent=1) + "\n")
     print(STORED.read_text())

@@ -164,6 +164,21 @@ def extreme_values():
     )
 
 
+def many_coefficients():
+    """Poisson regression with 60 coefficients, as code that cannot be traced."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(1000), rng.normal(size=(1000, 59))])
+    y = rng.poisson(np.exp(X @ (rng.normal(size=60) / 10))) * 1.0
+
+    def loglik(th):
+        eta = X @ np.array([float(b) for b in th])
+        return y * eta - np.exp(eta)
+
+    return Problem(
+        "Poisson regression, d = 60", loglik, [0.0] * 60, lambda th: np.exp(th[0]) + th[1]
+    )
+
+
 PROBLEMS = {
     make.__name__: make
     for make in (

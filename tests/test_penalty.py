@@ -8,7 +8,7 @@ from scipy.optimize import LinearConstraint, NonlinearConstraint
 from scipy.special import expit, log_expit
 
 import implicit_delta as idm
-from implicit_delta.calculus.derivatives import differentiate
+from implicit_delta.calculus.differentiate import differentiate
 from implicit_delta.models.coordinates import in_free_coordinates
 from implicit_delta.models.early_stop import early_stopped
 from implicit_delta.models.penalty import Penalty, Ridge
@@ -136,9 +136,11 @@ def test_the_penalty_is_what_the_objective_subtracts(name):
     curve = model.information(theta, block) - bare.information(theta, block)
     np.testing.assert_allclose(curve, penalty.curvature(theta, block), atol=1e-5)
     np.testing.assert_allclose(curve @ units, penalty.curvature(theta, units), atol=1e-5)
-    slope = differentiate(lambda th: np.array([penalty.value(th)]), theta, block).value[0]
+    slope = differentiate(lambda th: np.array([penalty.value(th)]), theta, directions=block).value[
+        0
+    ]
     np.testing.assert_allclose(penalty.score(theta), slope, atol=1e-7)
-    turned = differentiate(penalty.score, theta, block).value
+    turned = differentiate(penalty.score, theta, directions=block).value
     np.testing.assert_allclose(penalty.curvature(theta, block), turned, atol=1e-5)
     least = np.linalg.eigvalsh(penalty.curvature(theta, block))[0]
     assert penalty.floor <= least * (1 + 1e-6) + 1e-9

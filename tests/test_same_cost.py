@@ -85,3 +85,56 @@ def test_answers_of_copies_are_of_one_model():
     one, two = (idm.infer(model, lambda th, k=k: th[k], robust=True) for k in (0, 1))
     joint = idm.infer(model, lambda th: th[0] - th[1], robust=True)
     assert (one - two).standard_error == pytest.approx(joint.standard_error, rel=1e-6)
+
+
+# However a model was made: fitted from a start, or given at that maximum.
+
+WEIGHTS = np.arange(N) % 3 + 1.0
+WAYS = {
+    "by differences": (opaque, {}),
+    "traced": (lambda theta: logit(theta[:3]) - 0.1 * (theta[3:] ** 2).sum(), {}),
+    "ridge": (opaque, {"l2": 2.0}),
+    "weights": (opaque, {"weights": WEIGHTS}),
+    "penalty": (opaque, {"penalty": lambda theta: float(np.sum(np.asarray(theta) ** 4))}),
+    "bounds": (opaque, {"bounds": [(-5, 5), (None, 9), (-9, None)]}),
+    "score": (opaque, {"score": moments}),
+    "one term": (lambda theta: opaque(theta).sum()[None], {}),
+}
+QUESTIONS = {
+    "infer": lambda model, psi: idm.infer(model, psi),
+    "parameters": lambda model, psi: idm.infer(model, idm.parameters),
+    "robust": lambda model, psi: idm.infer(model, psi, robust=True),
+    "profile": lambda model, psi: idm.profile(model, psi),
+    "fixed": lambda model, psi: idm.infer(model.fix({1: 0.5}), psi),
+}
+
+
+def numbers(answer):
+    if hasattr(answer, "interval"):
+        return [*answer.interval]
+    return [answer.value, answer.standard_error]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("way", WAYS)
+def test_however_a_model_was_made_an_answer_costs_the_same_and_has_the_same_bits(way, question):
+    if way == "one term" and question == "robust":
+        pytest.skip("one term has no scatter")
+    function, given = WAYS[way]
+    calls = [0]
+
+    def counted(theta):
+        calls[0] += 1
+        return function(theta)
+
+    def asked(model):
+        before = calls[0]
+        answer = QUESTIONS[question](model, lambda theta: np.exp(theta[0]) + theta[2])
+        return calls[0] - before, numbers(answer)
+
+    d = 9 if way == "traced" else 3
+    fitted = idm.from_loglik(counted, start=np.zeros(d), **given)
+    again = idm.from_loglik(counted, theta=fitted.theta, **given)
+    (cost, found), (other, same) = asked(fitted), asked(again)
+    assert cost == other
+    np.testing.assert_array_equal(np.array(found), np.array(same))

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta.calculus.derivatives import constant_beside, differentiate
+from implicit_delta.calculus.differentiate import differentiate
+from implicit_delta.calculus.noise import constant_beside
 from implicit_delta.calculus.tracing import trace
 from implicit_delta.core.factored import Covariance, Factored, check_bytes, scaled
 from implicit_delta.core.findings import Finding, report
@@ -120,7 +121,7 @@ def _jacobian(f: Callable[[Array], Any], same: _Same, x: Array, V: Covariance) -
         return traced[1]
     check_bytes(x.size, IN_PSI)
     try:
-        found = differentiate(same, x, np.diag(units), np.spacing(abs(same(x))))
+        found = differentiate(same, x, units, noise=np.spacing(abs(same(x)))).scaled(units)
         constant = constant_beside(same, x, units, found.value)
     except FloatingPointError:
         raise EvaluationError(

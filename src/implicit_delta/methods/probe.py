@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta.calculus.derivatives import flicker
+from implicit_delta.calculus.noise import flicker
 from implicit_delta.core.factored import Covariance
 from implicit_delta.core.findings import Finding
 from implicit_delta.core.types import Array

@@ -21,6 +21,7 @@ from implicit_delta.models.objective import objective_of
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
 
+FITTED = 1e-6  # standard errors that a fit may leave
 NEAR = 2.0  # standard errors: beyond, a 95 % interval does not reach the limit
 
 
@@ -45,7 +46,8 @@ class Near:
     def __str__(self) -> str:
         if self.held:
             return f"{self.limit}, beyond which it would lie by {self.distance:.2g} standard errors"
-        return f"{self.limit}, {self.distance:.2g} standard errors away"
+        away = self.distance if self.distance > FITTED else 0.0
+        return f"{self.limit}, {away:.2g} standard errors away"
 
 
 def near_limits(model: "FittedModel") -> list[Near]:

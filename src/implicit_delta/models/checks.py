@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta.calculus.derivatives import differentiate
+from implicit_delta.calculus.differentiate import differentiate
 from implicit_delta.core.arguments import count_terms
 from implicit_delta.core.rounding import eps_of, sum_rounding
 from implicit_delta.core.types import Array
@@ -104,7 +104,9 @@ def check_derivative(
     step = STEP * units * np.random.default_rng(0).normal(size=point.size)
     try:
         numeric = differentiate(
-            lambda theta: np.array(function(theta.copy()), dtype=np.float64), point, step[:, None]
+            lambda theta: np.array(function(theta.copy()), dtype=np.float64),
+            point,
+            directions=step[:, None],
         )
     except FloatingPointError:
         return

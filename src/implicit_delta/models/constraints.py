@@ -17,8 +17,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint, linprog, nnls
 
-from implicit_delta.calculus.derivatives import differentiate
-from implicit_delta.calculus.lengths import sizes
+from implicit_delta.calculus.differentiate import differentiate
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.labels import near_match
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, UnsupportedModelError
@@ -87,14 +87,13 @@ class Nonlinear:
         if self.derivative is not None:
             given = self.derivative(theta.copy(), *self.arguments)
             return np.array(_dense(given), dtype=np.float64).reshape(-1, theta.size)
-        steps = STEP * np.maximum(abs(theta), 0.1)
-        return np.asarray(differentiate(self.value, theta, np.diag(steps)).value / steps)
+        return differentiate(self.value, theta).value
 
     def check_slope(self, theta: Array) -> None:
         """Compare a derivative that is given with differences, where these are certain."""
         if self.derivative is None:
             return
-        steps = STEP * np.maximum(abs(theta), 0.1)
+        steps = STEP * sizes(theta)
         value, claimed = self.value(theta), self.slope(theta) * steps
         if len(claimed) != value.size:
             raise ValueError(
@@ -102,12 +101,12 @@ class Nonlinear:
                 f"its function {value.size}: give one row for each, or leave `jac` out."
             )
         try:
-            numeric = differentiate(self.value, theta, np.diag(steps))
+            numeric = differentiate(self.value, theta, directions=np.diag(steps))
         except FloatingPointError:  # the function ends here
             return
-        sizes = np.maximum(abs(claimed), abs(numeric.value))
-        small = MINUTE * sizes.sum(axis=1) + ROUNDING * np.maximum(1.0, abs(value))
-        allowed = np.maximum(WRONG * sizes, small[:, None]) + 10 * numeric.error
+        largest = np.maximum(abs(claimed), abs(numeric.value))
+        small = MINUTE * largest.sum(axis=1) + ROUNDING * np.maximum(1.0, abs(value))
+        allowed = np.maximum(WRONG * largest, small[:, None]) + 10 * numeric.error
         wrong = np.argwhere(abs(claimed - numeric.value) > allowed)
         if wrong.size:
             row, j = wrong[0]
@@ -439,12 +438,10 @@ class Chart:
         The gradient is (d,); how the slope of c changes is found by differences.
         """
         block = v.reshape(z.size, -1)
-        length = np.max(abs(block) / sizes(z)[:, None], axis=0)
-        length[length == 0] = 1.0
         turned = differentiate(
-            lambda point: self.pull(self.point(point), gradient), z, block / length
+            lambda point: self.pull(self.point(point), gradient), z, sizes(z), directions=block
         )
-        return np.asarray((turned.value * length).reshape(v.shape))
+        return turned.value.reshape(v.shape)
 
     @property
     def limits(self) -> Array:

@@ -9,7 +9,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky
 from scipy.optimize import NoConvergence, newton_krylov, root
 from scipy.special import chdtrc
 
-from implicit_delta.calculus.derivatives import Derivative
+from implicit_delta.calculus.functions import Derivative
 from implicit_delta.core.limits import DENSE_LIMIT
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, gmres
 
-from implicit_delta.calculus.derivatives import Derivative
-from implicit_delta.calculus.lengths import sizes
+from implicit_delta.calculus.functions import Derivative
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.cache import LastCache
 from implicit_delta.core.clusters import Clusters
 from implicit_delta.core.types import Array

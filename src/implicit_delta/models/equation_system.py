@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
-from implicit_delta.calculus.derivatives import Derivative, differentiate
-from implicit_delta.calculus.lengths import LOST, moving_lengths
+from implicit_delta.calculus.differentiate import differentiate
+from implicit_delta.calculus.functions import Derivative
 from implicit_delta.calculus.tracing import trace
+from implicit_delta.calculus.units import LOST, moving_lengths
 from implicit_delta.core.arguments import Counter
 from implicit_delta.core.rounding import sum_rounding
 from implicit_delta.core.types import Array
@@ -113,14 +114,13 @@ class System:
                 return Derivative(traced[1], np.zeros_like(traced[1]))
         units = self.units(theta) if units is None else units
         try:
-            found = differentiate(self.total, theta, np.diag(units))
+            return differentiate(self.total, theta, units)
         except FloatingPointError:
             raise UnsupportedModelError(
                 "The equations are NaN or infinite right beside the parameters: these lie at the "
                 "edge of what is possible, where the delta method does not hold. Try another "
                 "parametrization, for example the logarithm of a variance."
             ) from None
-        return Derivative(found.value / units, found.error / units)
 
     def pulled(self, theta: Array, u: Array) -> Array:
         """Derivative of ``u' total``, (d,): one traced pass, whatever the number of parameters."""

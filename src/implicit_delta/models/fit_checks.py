@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta.calculus.derivatives import constant_beside
+from implicit_delta.calculus.noise import constant_beside
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.models.checks import Beside, mixture

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta.calculus.lengths import sizes
 from implicit_delta.calculus.tracing import trace
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.claimed import Claimed

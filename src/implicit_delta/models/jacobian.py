@@ -6,15 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta.calculus.derivatives import (
-    FIRST_STEP,
-    HIDDEN,
-    Derivative,
-    constant_beside,
-    differentiate,
-    flicker,
-    short_differences,
-)
+from implicit_delta.calculus.differentiate import FIRST_STEP, differentiate
+from implicit_delta.calculus.functions import Derivative
+from implicit_delta.calculus.noise import HIDDEN, constant_beside, flicker
 from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.linalg.arrays import ratio
@@ -72,19 +66,18 @@ def _by_differences(f: Callable[[Array], Any], theta: Array, units: Array) -> Ar
         return values
 
     try:
-        short = short_differences(value, theta, units)
-        if short is not None:
-            return np.asarray(short / units)
-        derivative = differentiate(value, theta, np.diag(units), np.spacing(abs(center)))
-        constant = constant_beside(value, theta, units, derivative.value)
+        rounding = np.spacing(abs(center))
+        derivative = differentiate(value, theta, units, noise=rounding).scaled(units)
     except FloatingPointError:
         raise EvaluationError(
             "psi is NaN or infinite right beside the fitted parameters, so it has no derivative "
             "there. Is the estimate at the edge of psi's domain?"
         ) from None
-    rows = np.where(constant[:, None], 0.0, derivative.value)
+    rows = derivative.value.copy()
     doubt = ratio(np.linalg.norm(derivative.error, axis=1), np.linalg.norm(rows, axis=1))
     if np.max(doubt) > UNCERTAIN:
+        rows[constant_beside(value, theta, units, rows)] = 0.0
+        doubt = ratio(np.linalg.norm(derivative.error, axis=1), np.linalg.norm(rows, axis=1))
         still = _noise(value, theta, units, center, Derivative(rows, derivative.error))
         rows[still], doubt[still] = 0.0, 0.0
         _check_certain(rows, derivative.error, doubt, center)

@@ -221,7 +221,8 @@ def from_loglik(
 
 def _described(model: FittedModel) -> FittedModel:
     """Note the function, and its derivatives where those of others of this size are exact."""
-    return replace(model, facts=replace(model.facts, notes=notes_of(rows_of(model))))
+    rows = rows_of(model).at_rest(np.array(model.theta), model.weights, model.penalty)
+    return replace(model, rows=rows, facts=replace(model.facts, notes=notes_of(rows)))
 
 
 def notes_of(rows: LoglikRows) -> dict[str, str]:

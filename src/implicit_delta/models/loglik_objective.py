@@ -8,26 +8,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta.calculus.derivatives import (
+from implicit_delta.calculus.differentiate import (
     FEWEST_LEVELS,
-    SHORT_STEP,
-    RunningSlopes,
-    bends_far,
+    LOUD,
+    balanced_step,
+    central_differences,
     differentiate,
-    natural_units,
-    rough_second_differences,
-    rough_slopes,
     second_differences,
-    summed_differences,
-    summed_slopes,
 )
+from implicit_delta.calculus.functions import Derivative, Function
+from implicit_delta.calculus.noise import ALIKE, AUDIBLE, LOOK, noise_of
+from implicit_delta.calculus.units import bends_far, natural_units, sizes
 from implicit_delta.core.cache import LastCache
 from implicit_delta.core.limits import CHEAP_LIMIT
 from implicit_delta.core.progress import calls_ahead
 from implicit_delta.core.types import Array
-from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.linalg.arrays import ratio, symmetric
 from implicit_delta.linalg.solvers import Factor, factorize
+from implicit_delta.models.along import Along
 from implicit_delta.models.curvature import refuse_saddle
 from implicit_delta.models.outer_products import (
     OuterProducts,
@@ -46,20 +45,32 @@ from implicit_delta.models.traced_loglik import (
 from implicit_delta.models.weights import Weights
 from implicit_delta.models.written_penalty import WrittenPenalty
 from implicit_delta.optimize import Objective, variable_metric
+from implicit_delta.optimize.variable_metric import HIGHEST
 
 if TYPE_CHECKING:
     from implicit_delta.models.loglik_rows import LoglikRows
 
+ROUGH_STEP = 2.0**-7  # of the natural unit: what is left out is 1e-5 times the third derivative
+SADDLE_STEP = 2.0**-4  # two or three digits of second derivatives, at the least cost
+MOST_CHANGE = 10.0  # of a unit from one point to the next
+ROUNDED = 1e-12  # of the length of all terms: bends above are no rounding
+SLOPE_TOLERANCE = 1e-5  # of the length of the derivatives of all rows
+TOTAL = 10.0  # their sum is known to a tenth of that: an extrapolation is 16 times closer
+# As far as L has to follow its curvature, in standard errors, and how closely: 3% of one.
+FAR, FOLLOWS = 0.5, 0.06
+LOOKS = 6
+LOUDEST = 10.0  # standard deviations of noise: a second difference of more is no noise
 STEPS = 12  # of a usual climb, to foretell its calls
 # Where it ends is looked at with care, so its scale may be that of a start far away.
 APPROACH = variable_metric(tolerance=1e-7, max_iterations=100, max_curvature=1e10, max_distance=1e5)
 SHORT = 1e-4  # of the size of a parameter: bends of a penalty that has a derivative
-SAME_PLACE = 1e-5  # of a unit: derivatives are those nearby, to a tenth of what they are told
 MANY = 8  # products by short steps are worth another that checks them
+MOST_TURNS = 3  # of axes: each finds directions whose curvature noise has hidden before
 ILL_CONDITIONED = 1e4  # beyond this a Hessian is differentiated a second time, along its own axes
 UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
 FLAT_COLUMN = 1e-3  # length of a column of the curvature, in these units, that is zero
 NEGLIGIBLE = 0.1  # length of the derivatives of all terms that is zero, but for this share of one
+FLAT_HERE = 1e-9  # curvature, in these units, of a direction that looks flat
 FLAT = 1e-7  # smallest curvature, in units of each parameter's own, that rounding leaves certain
 NOT_SMOOTH = (
     "A derivative of the log-likelihood is uncertain by {doubt}: differences over shorter and "
@@ -77,6 +88,14 @@ NEARLY_COLLINEAR = (
     "`model.fix(name=value)`, or add what is known of it, "
     "`model + measurement(name=(value, error))`."
 )
+NOISY = (
+    "The log-likelihood is noisy: from one theta to the next it changes by a standard deviation of "
+    "{noise:.1g} that no slope explains, which leaves a derivative uncertain by {doubt}. About "
+    "{enough:.0e} would do. Usual causes: an ODE solver, a quadrature or an optimizer inside of it "
+    "with a loose tolerance (lower `rtol` and `atol` by a factor of {factor:.0f}), too few random "
+    "numbers (noise falls with the root of their number), single precision (convert the data with "
+    "`.astype(np.float64)`). A derivative that you know helps: `score=`."
+)
 AT_THE_EDGE = (
     "The log-likelihood is NaN or infinite right beside the parameters: they lie at the edge of "
     "its domain, where the delta method does not hold. Try another parametrization, for example "
@@ -90,6 +109,22 @@ class Approach:
 
     theta: Array
     units: Array
+
+
+@dataclass(frozen=True, eq=False)
+class LocalDerivatives:
+    """Derivatives of an objective by differences at one place, which a fitted model carries.
+
+    However the model was made: they are what differences at theta find from scratch.
+    """
+
+    theta: Array
+    weights: Weights
+    penalty: Penalty
+    units: Array
+    noise: float
+    score: Array
+    curvature: Derivative
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +155,34 @@ class LoglikObjective:
     def is_at(self, theta: Array, weights: Weights, penalty: Penalty) -> bool:
         """Whether this is the objective of these weights and this penalty, in the same units."""
         same = weights is self.weights or weights.equal(self.weights)
-        return penalty is self.penalty and same and np.array_equal(theta, self.theta)
+        return same and penalty.is_same(self.penalty) and np.array_equal(theta, self.theta)
+
+    def of_rows(self, rows: "LoglikRows") -> "LoglikObjective":
+        """Take rows with the same terms: what differences found of these stays."""
+        found = replace(self, rows=rows, cache=LastCache())
+        if self.cache.holds(self.theta, "differenced"):
+            known = self.cache.results["differenced"]
+            found.cache.get(self.theta, "differenced", lambda: known)
+        return found
+
+    def local(self) -> "LocalDerivatives | None":
+        """Differentiate at theta, from scratch; None if that takes no differences, or fails."""
+        if self.rows.scores is not None or self.rows.d > CHEAP_LIMIT:
+            return None
+        try:
+            with np.errstate(all="ignore"):
+                score, curvature = self.score(self.theta), self.differenced_hessian(self.theta)
+        except (ImplicitDeltaError, ArithmeticError, ValueError):  # told when it is asked for
+            return None
+        parts = self.theta, self.weights, self.penalty, self.units, self._measured_noise
+        return LocalDerivatives(*parts, score, curvature)
+
+    def _known(self, theta: Array) -> "LocalDerivatives | None":
+        """Return the derivatives that the rows carry, if they are those of L at theta."""
+        local = self.rows.local
+        if local is None or self.rows.scores is not None or not np.array_equal(theta, local.theta):
+            return None
+        return local if self.is_at(local.theta, local.weights, local.penalty) else None
 
     # Values.
 
@@ -146,24 +208,25 @@ class LoglikObjective:
 
     @cached_property
     def units(self) -> Array:
+        here = self._known(self.theta)
         exact = self._traced_units()
         if exact is not None:
             return exact
         known = None if self.rows.is_bounded else self.outer_products
         if known is not None:
             return known.units
-        near = self.rows.last_approach
-        guess = None if near is None else near.units
-        return natural_units(self.parts, self._origin(self.theta), guess)
+        if here is not None:
+            return here.units
+        near = self.rows.last_approach or self.rows.local
+        return natural_units(self.parts, self.theta, None if near is None else near.units)
 
     def _traced_units(self) -> Array | None:
         """Units of the curvature, where that is traced; on the way a guess will do."""
         if not self.rows.is_traced or not self._forms_hessian:
             return None
-        origin = self._origin(self.theta).copy()
         if self.rows.climbs:
-            return self._row_units(origin)
-        found = self.cache.get(origin, "traced", lambda: self._traced_hessian(origin))
+            return self._row_units(self.theta)
+        found = self.cache.get(self.theta, "traced", lambda: self._traced_hessian(self.theta))
         return None if found is None else np.asarray(found[1])
 
     def _row_units(self, theta: Array) -> Array | None:
@@ -175,19 +238,40 @@ class LoglikObjective:
         squares = weighted(self.weights.values, (rows**2).T).sum(axis=1) + self.penalty.floor
         return 1 / np.sqrt(squares) if self.rows.n > 1 and np.all(squares > 0) else None
 
-    def _origin(self, theta: Array) -> Array:
-        """Where the fit has taken its differences, if theta is that but for a last tiny step."""
-        known = self.rows.last_approach
-        if known is None or np.any(abs(theta - known.theta) > SAME_PLACE * known.units):
-            return theta
-        return known.theta
+    @property
+    def carries_derivatives(self) -> bool:
+        first = self.rows.local is None and not isinstance(self.rows.loglik, Along)
+        return first and self.rows.scores is None
+
+    @property
+    def noise(self) -> float:
+        return self._measured_noise if self._measured_noise > LOUD else 0.0
+
+    @cached_property
+    def _measured_noise(self) -> float:
+        """Standard deviation of the noise of L beside theta, along a mixture of all parameters."""
+        known = self._known(self.theta)
+        if known is not None or self.rows.scores is not None:
+            return 0.0 if known is None else known.noise
+        theta = self.theta
+        signs = np.random.default_rng(2).choice([-1.0, 1.0], theta.size)
+        step, total = LOOK * signs * self.units / np.sqrt(theta.size), self._rise(theta)
+        with np.errstate(all="ignore"):
+            found = float(noise_of(total, theta, step, alike=4 * ALIKE)[0])
+            if found > AUDIBLE:
+                found = float(noise_of(total, theta, step, LOOKS)[0])
+        return found if found > AUDIBLE and np.isfinite(found) else 0.0
+
+    def _rise(self, theta: Array) -> Function:
+        """L above that at theta, which rounds like its terms, not like their sum."""
+        center = self.parts(theta)
+        return lambda point: np.array([np.sum(self.parts(point) - center)])
 
     # Gradients.
 
     def score(self, theta: Array) -> Array:
-        origin = self._origin(theta)
-        slope = self.weighted_score(origin, self.weights.values)
-        return slope if origin is theta else slope - self.information(origin, theta - origin)
+        known = self._known(theta)
+        return self.weighted_score(theta, self.weights.values) if known is None else known.score
 
     def weighted_score(self, theta: Array, weights: Array) -> Array:
         if self.rows.scores is None:
@@ -210,13 +294,24 @@ class LoglikObjective:
 
     def gradient(self, f: Callable[[Array], Array], theta: Array) -> Array:
         """Sum of the gradients of f, (d,) to (m,), by differences that are certain."""
+        center = f(theta)
+
+        def with_total(point: Array) -> Array:
+            rise = f(point) - center
+            return np.append(rise, TOTAL * np.sum(rise))
+
+        noise = self.noise * np.append(np.full(center.size, center.size**-0.5), TOTAL)
         try:
-            rows, total = summed_slopes(f, theta, np.diag(self.units))
+            found = differentiate(with_total, theta, self.units, rtol=SLOPE_TOLERANCE, noise=noise)
         except FloatingPointError:
             raise UnsupportedModelError(AT_THE_EDGE) from None
-        sizes = np.maximum(np.linalg.norm(rows.value, axis=0), NEGLIGIBLE)
-        self._check_certain(np.linalg.norm(rows.error, axis=0), sizes)
-        return np.asarray(total.value / self.units)
+        self._check_rows(found.value[:-1] * self.units, found.error[:-1] * self.units)
+        return np.asarray(found.value[-1] / TOTAL)
+
+    def _check_rows(self, rows: Array, errors: Array, floor: float = NEGLIGIBLE) -> None:
+        """Refuse derivatives (m, k) in units that are uncertain; a column below the floor is 0."""
+        lengths = np.maximum(np.linalg.norm(rows, axis=0), floor)
+        self._check_certain(np.linalg.norm(errors, axis=0), lengths, self.noise)
 
     def swift_score(self, theta: Array) -> Array:
         if self.rows.scores is None or not self.penalty.functions:
@@ -235,13 +330,14 @@ class LoglikObjective:
     def rough_score(self, theta: Array) -> Array:
         if self.rows.scores is not None:
             return self.score(theta)
-        slopes, _ = rough_slopes(self.parts, theta, self.units)
+        step = max(ROUGH_STEP, balanced_step(self.noise))
+        slopes, _ = central_differences(self.parts, theta, step * self.units)
         return slopes if np.all(np.isfinite(slopes)) else self.score(theta)
 
     def short_score(self, theta: Array, units: Array) -> Array:
         if self.rows.scores is not None:
             return self.score(theta)
-        return summed_differences(self.parts, theta, SHORT_STEP * units)
+        return central_differences(self.parts, theta, balanced_step(self.noise) * units)[0]
 
     def terms_along(self, theta: Array, v: Array) -> Array:
         if self.rows.scores is None:
@@ -268,23 +364,29 @@ class LoglikObjective:
         below the floor is zero.
         """
         block = v.reshape(self.rows.d, -1)
-        length = np.max(abs(block) / self.units[:, None], axis=0)
-        length[length == 0] = 1.0
+        lengths = np.max(abs(block) / self.units[:, None], axis=0)
+        lengths = np.where(lengths > 0, lengths, 1.0)
+        rtol, noise = SLOPE_TOLERANCE if self.noise else None, self.noise / np.sqrt(self.rows.n)
         try:
-            derivative = differentiate(f, theta, block / length)
+            found = differentiate(f, theta, self.units, directions=block, rtol=rtol, noise=noise)
         except FloatingPointError:
             raise UnsupportedModelError(AT_THE_EDGE) from None
-        sizes = np.maximum(np.linalg.norm(units * derivative.value, axis=0), floor)
-        self._check_certain(np.linalg.norm(units * derivative.error, axis=0), sizes)
-        value = derivative.value * length
-        return np.asarray(value.reshape(value.shape[:1] + v.shape[1:]))
+        self._check_rows(units * found.value / lengths, units * found.error / lengths, floor)
+        return found.value.reshape(found.value.shape[:1] + v.shape[1:])
 
-    def _check_certain(self, error: Any, size: Any) -> None:
+    def _check_certain(self, error: Any, size: Any, noise: float) -> None:
         """Refuse a derivative that its own error estimate calls uncertain."""
         doubt = float(np.max(ratio(error, size)))
-        if doubt > UNCERTAIN and not self.rows.climbs:
-            share = f"{doubt:.1%}" if doubt < 1 else "all of its size"
-            raise UnsupportedModelError(NOT_SMOOTH.format(doubt=share))
+        if not doubt > UNCERTAIN or self.rows.climbs:
+            return
+        share = f"{doubt:.1%}" if doubt < 1 else "all of its size"
+        if noise:
+            factor = doubt / UNCERTAIN
+            text = NOISY.format(
+                noise=noise, doubt=share, enough=noise / factor, factor=np.ceil(factor)
+            )
+            raise UnsupportedModelError(text)
+        raise UnsupportedModelError(NOT_SMOOTH.format(doubt=share))
 
     # Curvature.
 
@@ -296,7 +398,7 @@ class LoglikObjective:
 
     def information(self, theta: Array, v: Array) -> Array:
         if self._forms_hessian:
-            theta = self._origin(theta).copy()
+            theta = np.array(theta)
             return np.asarray(self.cache.get(theta, "hessian", lambda: self._hessian(theta)) @ v)
         swift = self._swift_products(theta, v)
         return self._products(theta, v) if swift is None else swift
@@ -328,10 +430,14 @@ class LoglikObjective:
             return -self._directional(
                 lambda point: weighted_rows(scores, point, weights), theta, v, self.units[:, None]
             )
-        bend = second_differences(
-            lambda point: weights * self.rows.recalled(point), theta, np.diag(self.units)
+        found = differentiate(
+            lambda point: weights * self.rows.recalled(point),
+            theta,
+            self.units,
+            2,
+            noise=self.noise,
         )
-        return np.asarray(-bend.value / np.outer(self.units, self.units) @ v)
+        return np.asarray(-found.value @ v)
 
     def check_saddle(self) -> None:
         def roughly() -> Array:
@@ -339,7 +445,8 @@ class LoglikObjective:
             if self.rows.scores is not None and settled:
                 return self.information(self.theta, np.diag(self.units)) * self.units[:, None]
             with np.errstate(all="ignore"):
-                return -rough_second_differences(self.parts, self.theta, np.diag(self.units))
+                steps = SADDLE_STEP * np.diag(self.units)
+                return -second_differences(self.parts, self.theta, steps) / SADDLE_STEP**2
 
         refuse_saddle(self.cache.get(self.theta, "rough", roughly))
 
@@ -349,20 +456,76 @@ class LoglikObjective:
             found = self.cache.get(theta, "traced", lambda: self._traced_hessian(theta))
             if found is not None:
                 return np.asarray(found[0])
-        calls, d = self.rows.counter, self.rows.d
-        with calls_ahead(calls, "second differences", FEWEST_LEVELS * d * (d + 1)):
-            matrix, error = self._second_differences(theta, np.diag(self.units))
+        return self.differenced_hessian(theta).value
+
+    def uncertainty(self) -> tuple[float, float]:
+        if self.rows.scores is not None:
+            return 0.0, 0.0
+        found = self.differenced_hessian(self.theta)
+        return float(found.noise), float(found.error)
+
+    def differenced_hessian(self, theta: Array) -> Derivative:
+        """Minus the Hessian, (d, d), and its error as a share of the least curvature, ()."""
+        known = self._known(theta)
+        if known is not None:
+            return known.curvature
+        found: Derivative = self.cache.get(
+            theta, "differenced", lambda: self._differenced_hessian(theta, self.noise)
+        )
+        if self.rows.climbs:
+            return found
+        noise = self._noise_farther(theta, found.value)
+        if noise > self.noise:  # over longer steps, as L does not follow its curvature
+            found = self._differenced_hessian(theta, noise)
+        self._check_curvature(theta, found)
+        return found
+
+    def _check_curvature(self, theta: Array, found: Derivative) -> None:
+        """Refuse a curvature that is uncertain, or flat nearby and not farther away."""
+        if not OF_A_PART.get():
+            values, vectors = np.linalg.eigh(found.value * np.outer(self.units, self.units))
+            flat = abs(values) <= FLAT_HERE
+            if flat[0]:
+                self._check_flat(theta, self.units[:, None] * vectors[:, flat])
+        self._check_certain(found.error, 1.0, float(found.noise))
+
+    def _noise_farther(self, theta: Array, matrix: Array) -> float:
+        """Noise over a good part of a standard error, along the weakest axis of the curvature.
+
+        A solver that chooses its steps makes L smooth right beside theta, and jump farther away.
+        """
         values, vectors = np.linalg.eigh(matrix * np.outer(self.units, self.units))
-        if 1e-9 < values[0] < values[-1] / ILL_CONDITIONED:
-            axes = self.units[:, None] * vectors / np.sqrt(values)
-            matrix, error = self._second_differences(theta, axes)
-            values = np.ones(1)
-        elif abs(values[0]) <= 1e-9 and not (self.rows.climbs or OF_A_PART.get()):
-            flat = self.units[:, None] * vectors[:, abs(values) <= 1e-9]
-            self._check_flat(theta, flat)
+        if self.rows.is_bounded or not values[0] > FLAT * values[-1]:  # L may end nearby
+            return 0.0
+        step, rise = self.units * vectors[:, 0] / np.sqrt(values[0]), self._rise(theta)
+        with np.errstate(all="ignore"):
+            fall = -float(np.sum(rise(theta + FAR * step) + rise(theta - FAR * step)))
+            if abs(fall / FAR**2 - 1) <= FOLLOWS:
+                return 0.0
+            found = float(noise_of(rise, theta, FAR / LOOKS * step, LOOKS)[0])
+        return found if np.isfinite(found) and found > LOUD else 0.0
+
+    def _differenced_hessian(self, theta: Array, noise: float) -> Derivative:
+        """Difference L twice along the parameters, or its axes over a standard error of each.
+
+        The latter where it is ill-conditioned, or where noise hides the least curvature.
+        """
+        calls, d, loud = self.rows.counter, self.rows.d, noise > 0
+        axes = np.diag(self.units)
+        with calls_ahead(calls, "second differences", FEWEST_LEVELS * d * (d + 1)):
+            curved, error = self._second_differences(theta, axes, noise)
+        for _ in range(MOST_TURNS):
+            values, vectors = np.linalg.eigh(curved)
+            blurred = loud and UNCERTAIN / 4 * values[0] < error < values[-1]
+            if not blurred and not FLAT_HERE < values[0] < values[-1] / ILL_CONDITIONED:
+                break
+            axes = axes @ (vectors / np.sqrt(np.maximum(values, error if loud else 0.0)))
+            curved, error = self._second_differences(theta, axes, noise)
+        values = np.linalg.eigvalsh(curved)
         least = abs(values).max() if OF_A_PART.get() else abs(values).min()
-        self._check_certain(error, max(least, FLAT * max(values[-1], 1.0)))
-        return matrix
+        least = max(least, FLAT * max(values[-1], 1.0))
+        inverse = np.linalg.inv(axes)
+        return Derivative(symmetric(inverse.T @ curved @ inverse), np.asarray(error / least), noise)
 
     def _traced_hessian(self, theta: Array) -> tuple[Array, Array] | None:
         """Minus the Hessian by tracing and its units, unless there are kinks nearby."""
@@ -393,15 +556,13 @@ class LoglikObjective:
         if any(bends_far(self.parts, theta, direction) for direction in directions.T):
             raise UnsupportedModelError(NEARLY_COLLINEAR)
 
-    def _second_differences(self, theta: Array, directions: Array) -> tuple[Array, float]:
-        """Minus the Hessian, (d, d), and the size of its error in the unit of the directions."""
+    def _second_differences(self, theta: Array, axes: Array, noise: float) -> tuple[Array, float]:
+        """Minus second derivatives along axes (d, d), and the size of their error."""
         try:
-            bilinear = second_differences(self.parts, theta, directions)
+            found = differentiate(self.parts, theta, order=2, directions=axes, noise=noise)
         except FloatingPointError:
             raise UnsupportedModelError(AT_THE_EDGE) from None
-        inverse = np.linalg.inv(directions)
-        error = float(np.linalg.norm(bilinear.error))
-        return np.asarray(-inverse.T @ bilinear.value @ inverse), error
+        return -found.value, float(np.linalg.norm(found.error))
 
     # The metric of the score rows, and a climb without much care.
 
@@ -414,7 +575,7 @@ class LoglikObjective:
             return None
         weights = self.weights.values
         weights = weights**2 if self.weights.kind == "precision" else weights
-        step = SHORT * np.maximum(abs(theta), 1.0)
+        step = SHORT * sizes(theta)
         ahead, behind = (self._swift_penalty_score(theta + way * step) for way in (1, -1))
         bends = np.maximum((ahead - behind) / (2 * step), 0.0)  # as if parameters were apart
         return metric(self.counted_rows(theta, self.weights.values), weights, bends)
@@ -425,16 +586,42 @@ class LoglikObjective:
         given = self.rows.scores is not None and not traced
         if given or not self.rows.climbs or d > CHEAP_LIMIT:
             return None
-        slopes = self.score if traced else RunningSlopes(self.parts, self.units)
-        scale = factorize(np.diag(1 / self.units**2))
+        scale, noise = factorize(np.diag(1 / self.units**2)), self._measured_noise
+        slopes = self.score if traced else RunningSlopes(self.parts, self.units, noise)
+        rough = np.sqrt(d) * noise / balanced_step(noise)  # of a slope, in standard errors
+        climb = replace(APPROACH, tolerance=max(APPROACH.tolerance, rough))
         with calls_ahead(self.rows.counter, "maximizing", STEPS * (2 * d + 2)):
-            found = APPROACH.maximize(Objective(self.objective, slopes, scale=scale), self.theta)
-        if not found.converged:  # it may have run away, and its units with it
-            return None
+            hill = Objective(self.objective, slopes, scale=scale, value_noise=noise)
+            found = climb.maximize(hill, self.theta)
+        if not found.converged and not (noise and found.message == HIGHEST):
+            return None  # it may have run away, and its units with it
         near = replace(self, theta=found.x, cache=LastCache())
         units = slopes.units if isinstance(slopes, RunningSlopes) else near.units
-        self.rows.cache.approach = Approach(found.x, units)
+        if traced or self.rows.local is not None:  # a first fit ends with units from scratch
+            self.rows.cache.approach = Approach(found.x, units)
         return found.x
+
+
+@dataclass
+class RunningSlopes:
+    """Slopes of the sum of f on the way to its maximum: the units follow the bends.
+
+    Two evaluations a coordinate, over a step that balances what it leaves out and noise.
+    """
+
+    f: Function
+    units: Array
+    noise: float = 0.0
+
+    def __call__(self, x: Array) -> Array:
+        """Differentiate at x, (d,)."""
+        step = balanced_step(self.noise)
+        slopes, bends = central_differences(self.f, x, step * self.units)
+        told = abs(bends) > max(ROUNDED * float(np.linalg.norm(self.f(x))), LOUDEST * self.noise)
+        with np.errstate(all="ignore"):
+            change = np.where(told, step / np.sqrt(abs(bends)), 1.0)
+        self.units = self.units * np.clip(change, 1 / MOST_CHANGE, MOST_CHANGE)
+        return slopes
 
 
 def weighted(weights: Array, terms: Array) -> Array:

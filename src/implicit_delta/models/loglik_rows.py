@@ -15,7 +15,12 @@ from implicit_delta.models.along import Along, RowsAlong
 from implicit_delta.models.checks import check_unchanged
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.inside import Inside
-from implicit_delta.models.loglik_objective import Approach, LoglikObjective, weighted
+from implicit_delta.models.loglik_objective import (
+    Approach,
+    LocalDerivatives,
+    LoglikObjective,
+    weighted,
+)
 from implicit_delta.models.penalty import NO_PENALTY, Penalty
 from implicit_delta.models.redraws import cannot_draw
 from implicit_delta.models.residual_outputs import ResidualOutputs
@@ -64,7 +69,9 @@ class LoglikRows:
     climbs : bool
         Whether derivatives may be uncertain, on the way to a maximum.
     approach : Approach or None
-        Where a fit has taken its last differences.
+        Where a climb has taken its last differences.
+    local : LocalDerivatives or None
+        Derivatives of the objective of a fitted model.
     cache : TermsCache
     """
 
@@ -78,6 +85,7 @@ class LoglikRows:
     is_bounded: bool = False
     climbs: bool = False
     approach: Approach | None = None
+    local: LocalDerivatives | None = None
     cache: TermsCache = field(default_factory=TermsCache)
 
     @property
@@ -139,7 +147,20 @@ class LoglikRows:
         found = self.cache.place
         if found is None or not found.is_at(theta, weights, penalty):
             found = self.cache.place = LoglikObjective(self, np.array(theta), weights, penalty)
+        elif found.rows is not self:
+            found = self.cache.place = found.of_rows(self)
         return found
+
+    def at_rest(self, theta: Array, weights: Weights, penalty: Penalty) -> "LoglikRows":
+        """Carry the derivatives at theta as data, and nothing else that was computed before."""
+        rows = self.with_terms(climbs=False, approach=None, local=None)
+        local = rows.around(theta, weights, penalty).local()
+        terms = Recent()
+        terms.get(np.array(theta), lambda: rows.recalled(theta))
+        fresh = getattr(self.scores, "without_cache", None)
+        return replace(
+            rows, local=local, cache=TermsCache(terms), scores=fresh() if fresh else self.scores
+        )
 
     def units(self, theta: Array, weights: Weights, penalty: Penalty) -> Array:
         return self.around(theta, weights, penalty).units
@@ -158,13 +179,13 @@ class LoglikRows:
         kept = {
             "approach": self.last_approach,
             "outputs": self.outputs and self.outputs.without_cache(),
-            "cache": TermsCache(self.cache.terms),
+            "cache": TermsCache(self.cache.terms, self.cache.place),
         }
         return replace(self, **{**kept, **changes})
 
     def of(self, **changes: Any) -> "LoglikRows":
         """Make changes that leave nothing of what is cached."""
-        return replace(self, **{"approach": None, "cache": TermsCache(), **changes})
+        return replace(self, **{"approach": None, "local": None, "cache": TermsCache(), **changes})
 
     def along(self, chart: Chart) -> "LoglikRows":
         """Eliminate parameters, as a user would by hand: all functions are those of the rest."""

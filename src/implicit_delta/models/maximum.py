@@ -39,10 +39,16 @@ if TYPE_CHECKING:
 MOST_METRICS = 20
 IN_SHORT_ROUNDS = lbfgs(tolerance=1e-4, max_iterations=30)  # a new metric costs but one score
 NEARBY = 1e-2  # of a standard error: Newton steps lead to the maximum
+SLOPE_NOISE = 32.0  # times noise: four standard deviations of a slope, if noise is known to a half
 SHORT, MOST_STEPS = 1e-6, 10  # a step of this length leaves its square
 STALLED = 1e-4  # of a standard error: what rounding in the objective may leave
 
 UNPENALIZED = ", an unpenalized network"
+NOISY = (
+    " The objective is noisy: from one theta to the next it changes by a standard deviation of "
+    "{noise:.1g} that no slope explains. Compute it more tightly: lower the tolerances of a solver "
+    "inside of it, use more random numbers, or float64."
+)
 BENDS = (
     " A network with kinks (ReLU) seldom has a maximum that can be found: `infer(model, psi)` "
     "takes a training as it stopped, and `polish(model, tangent=True)` finds the maximum of the "
@@ -79,7 +85,9 @@ def maximum_of(
             return known
         found = climb(search.objective(None, bar), model.theta, maximizer=maximizer)
     if not found.converged:
-        raise ConvergenceError(_advice(found, is_network(model)))
+        noise = objective_of(replace(model, theta=found.x)).noise
+        advice = NOISY.format(noise=noise) if noise else ""
+        raise ConvergenceError(_advice(found, is_network(model)) + advice)
     return found.x, found.iterations
 
 
@@ -170,13 +178,21 @@ def _by_scores(climb: "_Search", bar: Any) -> tuple[Array, int] | None:
 
 
 def _by_newton(model: "FittedModel", theta: Array, scale: Factor | OuterProducts) -> Array | None:
-    """Newton steps with one curvature; the last one is so short that it needs no proof."""
-    size = NEARBY
+    """Newton steps with one curvature; the last one is so short that it needs no proof.
+
+    Noise of the objective may hide the last steps, and end a climb farther away.
+    """
+    local = objective_of(model)
+    slopes = local.noise * np.diag(SLOPE_NOISE / local.units) if local.noise else None
+    hidden = 0.0 if slopes is None else float(np.linalg.norm(scale.half_transpose(slopes)))
+    size = NEARBY if slopes is None else 1.0
     for _ in range(MOST_STEPS):
         slope = objective_of(model).swift_score(theta)
         before, size = size, float(np.linalg.norm(scale.half_transpose(slope)))
         if not size < before:
-            return None
+            return theta if before < hidden else None
+        if size < max(SHORT, hidden) and local.carries_derivatives:
+            return theta
         theta = theta + scale.solve(slope)
         if size < SHORT:
             return theta

@@ -53,6 +53,17 @@ class RowObjective:
     def outer_products(self) -> OuterProducts | None:
         return None
 
+    @property
+    def carries_derivatives(self) -> bool:
+        return False
+
+    @property
+    def noise(self) -> float:
+        return 0.0
+
+    def uncertainty(self) -> tuple[float, float]:
+        return 0.0, 0.0
+
     def objective(self, theta: Array) -> float:
         total = getattr(self.rows, "total", None)  # of `StoredRows`
         if total is None:

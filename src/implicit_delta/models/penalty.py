@@ -107,6 +107,12 @@ class Penalty:
     def __bool__(self) -> bool:
         return bool(self.functions) or any(np.any(ridge.strength) for ridge in self.ridges)
 
+    def is_same(self, other: "Penalty") -> bool:
+        """Whether it has the same parts, of whatever model."""
+        pairs = zip(self.parts, other.parts, strict=False)
+        same = all(getattr(a, "function", a) is getattr(b, "function", b) for a, b in pairs)
+        return self is other or (same and len(self.parts) == len(other.parts))
+
     @property
     def floor(self) -> float:
         """Lower bound of the curvature along any direction, as far as ridges tell."""

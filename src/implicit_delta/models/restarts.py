@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta.calculus.lengths import moving_lengths
+from implicit_delta.calculus.units import moving_lengths
 from implicit_delta.core.types import Array
 
 SEED = 0  # the same call has the same answer

@@ -235,6 +235,17 @@ class LocalObjective(Protocol):
     @property
     def outer_products(self) -> "OuterProducts | None": ...
 
+    @property
+    def carries_derivatives(self) -> bool:
+        """Whether a fit ends where derivatives were taken, for the fitted model to carry them."""
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the noise of the objective, beyond its rounding."""
+
+    def uncertainty(self) -> tuple[float, float]:
+        """Noise that differences for the curvature met, and the share that it leaves uncertain."""
+
     def objective(self, theta: Array) -> float:
         """Weighted sum of the terms less the penalty."""
 

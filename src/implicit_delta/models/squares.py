@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from implicit_delta.calculus.derivatives import Derivative
-from implicit_delta.calculus.lengths import sizes
-from implicit_delta.calculus.settled import settled_jacobian
+from implicit_delta.calculus.differentiate import differentiate
+from implicit_delta.calculus.functions import Derivative
 from implicit_delta.calculus.tracing import trace_terms
 from implicit_delta.calculus.tracing.traced import Traced, unwrap
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.arguments import Counter
 from implicit_delta.core.cache import LastCache, Recent
 from implicit_delta.core.calls import Limited
@@ -32,7 +32,6 @@ from implicit_delta.models.traced_loglik import TracedScore, is_traced, tells_th
 from implicit_delta.models.weights import Weights
 from implicit_delta.models.written_penalty import penalty_of
 
-LONG = 1e-2  # of the size of a parameter: the first of many steps
 EXACT = 1e-10  # of what a step of one percent changes: solvers leave up to 3e-12 of exact data
 KNOWN = 1e-10  # singular value of columns of length one: smaller ones are lost in rounding
 MARGIN = 10  # times the error that differences estimate, as for derivatives that are compared
@@ -115,7 +114,7 @@ class LeastSquares:
             rows = np.array(self.derivative(theta.copy()), dtype=np.float64)
             rows = rows if self.scale is None else self.scale.divide(rows)
             return Derivative(rows, np.zeros_like(rows))
-        return settled_jacobian(self.recalled, theta, LONG * sizes(theta))
+        return differentiate(self.recalled, theta)
 
     def half_squares(self, theta: Array) -> Any:
         """Half of each squared residual, (n,): of traced parameters too."""

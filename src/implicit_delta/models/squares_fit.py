@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta.calculus.lengths import sizes
-from implicit_delta.calculus.settled import SETTLED
+from implicit_delta.calculus.differentiate import SETTLED
 from implicit_delta.calculus.tracing import trace_terms
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.calls import is_spent
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from implicit_delta.calculus.derivatives import differentiate
-from implicit_delta.calculus.settled import settled_jacobian
+from implicit_delta.calculus.differentiate import differentiate
 from implicit_delta.calculus.tracing import History, trace_terms
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.arguments import Counter
 from implicit_delta.core.cache import LastCache, Recent
 from implicit_delta.core.types import Array
@@ -25,7 +25,7 @@ from implicit_delta.models.checks import difference
 Gradient: TypeAlias = Callable[[Array], Array]
 
 TRACE_FROM = 8  # parameters: with fewer, second differences of the terms are as cheap
-STEP = 1e-2  # of the size of a parameter: first of many, where no unit is known
+STEP = 1e-2  # of the size of a parameter, where no unit is known
 SAME = 1e-6  # of the largest row: differences that have settled agree far better
 FAR = 0.5  # of the unit: differences over it see kinks
 UNCERTAIN = 0.02  # of a derivative: twice that of a standard error
@@ -41,6 +41,10 @@ class TracedScore:
     counter: Counter = field(default_factory=Counter)
     cache: Recent = field(default_factory=Recent)  # gradients: second derivatives take some again
     digests: LastCache = field(default_factory=LastCache)  # of weights
+
+    def without_cache(self) -> "TracedScore":
+        """Forget gradients."""
+        return TracedScore(self.function, self.counter)
 
     def __call__(self, theta: Array) -> Array:
         """Differentiate every term."""
@@ -87,8 +91,7 @@ class TracedScore:
             self.counter.count += 1
             return np.array(self.function(point), dtype=np.float64)
 
-        plain = np.array(theta)
-        return settled_jacobian(terms, plain, STEP * np.maximum(abs(plain), 0.1)).value
+        return differentiate(terms, np.array(theta)).value
 
 
 def can_be_traced(function: Callable[[Array], Any], point: Array, checked: bool) -> bool:
@@ -117,11 +120,13 @@ def tells_the_truth(
     plain = np.array(function(point.copy()))
     if plain.shape != history.value.shape or difference(plain, history.value):
         return False
-    size = STEP * np.maximum(abs(point), 0.1) if units is None else units
+    size = STEP * sizes(point) if units is None else units
     step = size * np.random.default_rng(0).choice([-1.0, 1.0], size=point.size)
     try:
         found = differentiate(
-            lambda theta: np.array(function(theta), dtype=np.float64), point, step[:, None]
+            lambda theta: np.array(function(theta), dtype=np.float64),
+            point,
+            directions=step[:, None],
         )
     except FloatingPointError:
         return units is None

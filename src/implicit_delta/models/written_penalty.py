@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta.calculus.derivatives import second_differences
+from implicit_delta.calculus.differentiate import differentiate
 from implicit_delta.calculus.tracing import History, trace_terms
 from implicit_delta.core.types import Array
 from implicit_delta.models.objective import objective_of
@@ -49,8 +49,7 @@ class WrittenPenalty:
                 raise FloatingPointError("the penalty cannot be traced here")
             return history.hessian(np.ones(1), v.reshape(theta.size, -1).T).T.reshape(v.shape)
         units = objective_of(self.model).units
-        bilinear = second_differences(self._term, theta, np.diag(units)).value
-        return np.asarray(bilinear / np.outer(units, units) @ v)
+        return np.asarray(differentiate(self._term, theta, units, 2).value @ v)
 
     def _trace(self, theta: Array) -> History | None:
         history = trace_terms(lambda point: np.atleast_1d(self.function(point)), theta)

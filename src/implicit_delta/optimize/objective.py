@@ -64,6 +64,8 @@ class Objective:
         Where the value is minus half of a sum of squares; it needs nothing else.
     noise : float
         Standard errors from a maximum within which gradients are lost in noise.
+    value_noise : float
+        Standard deviation of the noise of the value, beyond its rounding.
     """
 
     value: Callable[[Array], float] = _no_value
@@ -73,6 +75,7 @@ class Objective:
     done: Callable[[Array, Array], bool] | None = None
     residuals: Squares | None = None
     noise: float = 0.0
+    value_noise: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,9 @@ class ScaledObjective:
 
     @property
     def noise(self) -> float:
-        """The rounding error of a rise."""
-        return 8 * float(np.finfo(float).eps) * (abs(self.offset) + abs(self.best_rise))
+        """The rounding error of a rise, or four standard deviations of its noise."""
+        rounding = 8 * float(np.finfo(float).eps) * (abs(self.offset) + abs(self.best_rise))
+        return rounding + 4 * self.problem.value_noise
 
     def point(self, z: Array) -> Array:
         """Return x."""

@@ -12,6 +12,7 @@ from implicit_delta.optimize.objective import Maximum
 from implicit_delta.optimize.scaled import ScaledObjective
 
 ARMIJO = 1e-4
+HIGHEST = "No higher point was found."
 LONGEST, SHORTEST = 5.0, 0.1  # times the step before: as far as a parabola is believed
 MOST_TRIALS = 12
 FLAT = 1e-10  # cosine between a step and the change of the gradient that tells nothing
@@ -71,7 +72,7 @@ class VariableMetric(Maximizer):
                 return scaled.maximum(z, smooth, message, iterations, norm)
             ahead = _searched(scaled, z, rise, step, slope)
             if ahead is None:
-                message = "No higher point was found."
+                message = HIGHEST
                 break
             before, z, rise = (z, gradient), *ahead
             gradient = scaled.gradient(z)

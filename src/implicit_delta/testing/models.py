@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import NonlinearConstraint
 
-from implicit_delta.calculus.derivatives import differentiate
+from implicit_delta.calculus.differentiate import differentiate
 from implicit_delta.core.rounding import is_repeated
 from implicit_delta.core.types import Array, Psi
 from implicit_delta.errors import UnsupportedModelError
@@ -134,7 +134,7 @@ def _check_terms(model: FittedModel, theta: Array) -> None:
 def _check_score(model: FittedModel, theta: Array, block: Array, rtol: float) -> None:
     score = model.score(theta)
     require(score.shape == (model.d,), "score must have shape (d,)")
-    numeric = differentiate(lambda t: np.array([model.objective(t)]), theta, block)
+    numeric = differentiate(lambda t: np.array([model.objective(t)]), theta, directions=block)
     close(score @ block, numeric.value[0], rtol, 1.0, "score is not the gradient of objective")
     if model.n > 1:
         halves = np.array_split(np.arange(model.n), 2)
@@ -145,7 +145,7 @@ def _check_score(model: FittedModel, theta: Array, block: Array, rtol: float) ->
 
 def _check_information(model: FittedModel, theta: Array, block: Array, rtol: float) -> None:
     product = model.information(theta, block)
-    numeric = -differentiate(model.score, theta, block).value
+    numeric = -differentiate(model.score, theta, directions=block).value
     close(block.T @ product, block.T @ numeric, rtol, 1.0, "information is not minus the Hessian")
     for curvature in _curvatures(model, theta, block):
         _check_product(model, theta, block, curvature, rtol)
@@ -176,7 +176,7 @@ def _curvatures(model: FittedModel, theta: Array, block: Array) -> list[Curvatur
 def _check_terms_along(model: FittedModel, theta: Array, block: Array, rtol: float) -> None:
     along = model.terms_along(theta, block)
     require(along.shape == (model.n, block.shape[1]), "terms_along must have shape (n, k)")
-    numeric = differentiate(model.rows.terms, theta, block).value
+    numeric = differentiate(model.rows.terms, theta, directions=block).value
     close(along, numeric, rtol, 1.0, "terms_along is not the derivative of terms")
     rows = influences_of(model, theta, block)
     total, text = model.scatter(theta, block), "the scatter is not that of terms_along"
@@ -189,7 +189,9 @@ def _check_evaluation(
     value = np.atleast_1d(model.evaluate(psi, theta))
     jacobian = model.jacobian(psi, theta)
     require(jacobian.shape == (value.size, model.d), "jacobian must have shape (K, d)")
-    numeric = differentiate(lambda t: np.atleast_1d(model.evaluate(psi, t)), theta, block).value
+    numeric = differentiate(
+        lambda t: np.atleast_1d(model.evaluate(psi, t)), theta, directions=block
+    ).value
     size = float(np.max(abs(numeric)))
     close(jacobian @ block, numeric, rtol, size, "jacobian is not the derivative of evaluate")
 

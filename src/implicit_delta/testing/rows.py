@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta.calculus.derivatives import differentiate
+from implicit_delta.calculus.differentiate import differentiate
 from implicit_delta.core.rounding import is_repeated
 from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
@@ -195,7 +195,7 @@ def check_equations(model: Any, generator: np.random.Generator, rtol: float) -> 
         )
         if isinstance(other.rows, RootRows):
             root = other.rows.root(theta, other.weights)
-            B = differentiate(other.score, theta, np.diag(units)).value
+            B = differentiate(other.score, theta, directions=np.diag(units)).value
             gradients = generator.normal(size=(other.d, 2)) / units[:, None]
             found = -(root.duals(gradients).T @ B)
             text = "duals do not solve with the Jacobian of the summed equations"

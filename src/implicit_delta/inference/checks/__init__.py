@@ -9,6 +9,7 @@ from implicit_delta.inference.checks.covariance import negative_eigenvalues
 from implicit_delta.inference.checks.dispersion import dispersion, pseudo_likelihood
 from implicit_delta.inference.checks.drift import drift, parameter_drift
 from implicit_delta.inference.checks.evaluation import blur, training_loss
+from implicit_delta.inference.checks.noise import noise
 from implicit_delta.inference.checks.parabola import parabola
 from implicit_delta.inference.checks.small_samples import one_cluster, small_samples
 from implicit_delta.inference.checks.stopped import (
@@ -28,6 +29,7 @@ CHECKS: tuple[Callable[[Case], Finding | None], ...] = (
     close_fit,
     states_apart,
     states_alike,
+    noise,
     drift,
     parameter_drift,
     parabola,
