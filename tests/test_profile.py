@@ -5,11 +5,13 @@ import json
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.special import expit, stdtrit
 from scipy.stats import chi2
 from test_golden import GOLDEN, function
 
 import implicit_delta as idm
+from benchmarks.nist import PROBLEMS
+from benchmarks.nist.profiles import RIGHT, errors_of, profiled
 
 CASES = json.loads((GOLDEN / "profile.json").read_text())["cases"]
 EVALUATIONS = [
@@ -297,3 +299,14 @@ def test_table_and_picture():
     y, _ = normal_sample()
     ratio = curve[:, 0] / y.var()  # the deviance is known: n (1 / ratio - 1 + log(ratio))
     np.testing.assert_allclose(curve[:, 1], 15 * (1 / ratio - 1 + np.log(ratio)), atol=0.03)
+
+
+@pytest.mark.parametrize(("name", "j"), [("Bennett5", 1), ("MGH10", 2), ("MGH17", 3), ("Rat43", 2)])
+def test_profiles_of_curved_valleys_end_at_the_quantile(name, j):
+    """With the parameter held at an end, refits by SciPy have the deviance of the quantile."""
+    problem = PROBLEMS[name]
+    ends, _, refusal = profiled(problem, j)
+    assert not refusal
+    root = float(stdtrit(problem.y.size - problem.theta.size, 0.975))
+    with np.errstate(all="ignore"):
+        assert np.max(np.abs(errors_of(problem, j, ends, root))) < RIGHT

@@ -104,13 +104,18 @@ def errors_of(problem, j, ends, root):
         for share in np.linspace(0, 1, 9)[1:]:  # along the way, as the minimum is that nearby
             value = problem.theta[j] + share * (end - problem.theta[j])
             r, path = root_at(problem.residuals, path, least, noise, j, value)
-        draws = np.random.default_rng(0).normal(size=(STARTS, problem.theta.size))
-        signs = np.sign(np.random.default_rng(1).uniform(-1, 3, size=draws.shape))
-        spread = problem.theta * signs * np.exp(SPREAD * draws)
-        starts = np.vstack([problem.theta, spread])
-        others = [root_at(problem.residuals, x, least, noise, j, end)[0] for x in starts]
-        found.append(float(np.nanmin([r, *others]) / root - 1))
+        for start in starts_of(problem.theta):
+            if abs(r / root - 1) > RIGHT:  # another minimum may be lower
+                r = np.fmin(r, root_at(problem.residuals, start, least, noise, j, end)[0])
+        found.append(float(r / root - 1))
     return found
+
+
+def starts_of(theta):
+    """Further starts: theta itself, and theta times exponentials of normals of either sign."""
+    rng = np.random.default_rng(0)
+    signs = np.sign(rng.uniform(-1, 3, size=(STARTS, theta.size)))
+    return [theta, *(theta * signs * np.exp(SPREAD * rng.normal(size=signs.shape)))]
 
 
 def measure(name):
