@@ -11,7 +11,7 @@ from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.models.constraints import Constraints
 from implicit_delta.models.coordinates import active_constraints, restricted, slope_inside
-from implicit_delta.models.maximum import maximum_of
+from implicit_delta.models.maximum import maximum_of, nearby_maximum
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.runaway import OF_A_PART
 
@@ -67,7 +67,9 @@ def checked_under_constraints(model: "FittedModel") -> "FittedModel":
 def _unconstrained(model: "FittedModel") -> Array | None:
     """Find the maximum without constraints; None where there is none, or the way leads astray."""
     try:
-        return maximum_of(model)[0]
+        # Without slopes of its own a search that runs away takes thousands of calls.
+        differenced = getattr(model.rows, "scores", True) is None
+        return nearby_maximum(model) if differenced else maximum_of(model)[0]
     except (ImplicitDeltaError, ArithmeticError, ValueError):
         return None
 

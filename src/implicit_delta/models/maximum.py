@@ -71,11 +71,7 @@ def maximum_of(
     Only beyond `CHEAP_LIMIT` parameters, `done` may end it early. The budget is in passes over the
     data, of which some may be spent.
     """
-    with np.errstate(all="ignore"):
-        near = None
-        if maximizer is None:
-            near = _least_squares(model)
-            near = _from_nearby(model) if near is None else near
+    near = nearby_maximum(model) if maximizer is None else None
     if near is not None:
         return near, 1
     search = _Search(model, Budget(budget, spent), done, model.rows.passes)
@@ -89,6 +85,13 @@ def maximum_of(
         advice = NOISY.format(noise=noise) if noise else ""
         raise ConvergenceError(_advice(found, is_network(model)) + advice)
     return found.x, found.iterations
+
+
+def nearby_maximum(model: "FittedModel") -> Array | None:
+    """Climb by residuals, or from where rough slopes lead; None unless that ends at a maximum."""
+    with np.errstate(all="ignore"):
+        near = _least_squares(model)
+        return _from_nearby(model) if near is None else near
 
 
 def _least_squares(model: "FittedModel") -> Array | None:
