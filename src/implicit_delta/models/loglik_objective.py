@@ -174,7 +174,8 @@ class LoglikObjective:
                 score, curvature = self.score(self.theta), self.differenced_hessian(self.theta)
         except (ImplicitDeltaError, ArithmeticError, ValueError):  # told when it is asked for
             return None
-        parts = self.theta, self.weights, self.penalty, self.units, self._measured_noise
+        penalty = self.penalty.of_model(None)  # what it is of, without the model on the way
+        parts = self.theta, self.weights, penalty, self.units, self._measured_noise
         return LocalDerivatives(*parts, score, curvature)
 
     def _known(self, theta: Array) -> "LocalDerivatives | None":
