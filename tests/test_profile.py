@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize
 from scipy.special import expit, stdtrit
 from scipy.stats import chi2
 from test_golden import GOLDEN, function
@@ -197,6 +197,27 @@ def test_a_penalty_belongs_to_the_objective():
     np.testing.assert_allclose(
         idm.profile(model, lambda th: th[0]).interval, [7 / 5 - half, 7 / 5 + half], rtol=1e-9
     )
+
+
+def test_a_ridge_of_least_squares_belongs_to_the_objective():
+    """Straight residuals: the region is that of Wald. Bent ones: L is maximal at fixed psi."""
+    rng = np.random.default_rng(0)
+    X, noise = rng.normal(size=(60, 3)), rng.normal(size=60)
+    y = X @ [1.0, 0.5, -1.0] + noise
+    straight = idm.from_residuals(lambda th: y - X @ th, start=np.zeros(3), l2=2.0)
+    found = idm.profile(straight, lambda th: th[0] - 2 * th[1])
+    np.testing.assert_allclose(found.interval, found.wald(0.95), rtol=1e-6)
+    bent = idm.from_residuals(
+        lambda th: y - np.exp(X @ th), start=np.zeros(3), l2=3.0, variance=1.0
+    )
+    for end in idm.profile(bent, lambda th: th[0] * np.exp(th[1])).interval:
+        held = minimize(
+            lambda z, end=end: -bent.objective(np.array([end * np.exp(-z[0]), *z])),
+            bent.theta[1:],
+            method="BFGS",
+        )
+        deviance = 2 * (bent.objective(bent.theta) + held.fun)
+        assert deviance == pytest.approx(QUANTILE, rel=1e-4)
 
 
 def test_a_small_drift_does_not_matter():

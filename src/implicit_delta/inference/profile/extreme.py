@@ -784,7 +784,7 @@ class Squares:
         J = self._jacobian(theta, r, fine)
         A = J.T @ (w[:, None] * J) + model.penalty.curvature(theta, np.eye(theta.size))
         found = try_to_factorize(A) if np.all(np.isfinite(A)) else None
-        return J.T @ (w * r) - model.penalty.score(theta), found
+        return J.T @ (w * r) + model.penalty.score(theta), found
 
     def _jacobian(self, theta: Array, r: Array, fine: bool) -> Array:
         """Central differences where an end is near, else forward ones, (n, d)."""
