@@ -105,7 +105,7 @@ class Nonlinear:
         except FloatingPointError:  # the function ends here
             return
         largest = np.maximum(abs(claimed), abs(numeric.value))
-        small = MINUTE * largest.sum(axis=1) + ROUNDING * np.maximum(1.0, abs(value))
+        small = MINUTE * largest.sum(axis=1) + ROUNDING * abs(value)
         allowed = np.maximum(WRONG * largest, small[:, None]) + 10 * numeric.error
         wrong = np.argwhere(abs(claimed - numeric.value) > allowed)
         if wrong.size:
@@ -406,7 +406,7 @@ class Chart:
             theta[self.solved] -= step
             if self.linear or np.max(abs(step)) <= 1e-15 * np.max(abs(theta)):
                 return self._snapped(theta)
-        if np.max(abs(gap)) <= ROUNDING * np.max(abs(self.limits) + 1):
+        if np.all(abs(gap) <= self._rounding(theta)):
             return self._snapped(theta)
         return np.full_like(theta, np.nan)  # so far out that the constraints have no solution
 
@@ -450,6 +450,9 @@ class Chart:
 
     def _gap(self, theta: Array) -> Array:
         return self.active.constraints.value(theta)[self.active.rows[self.rows]] - self.limits
+
+    def _rounding(self, theta: Array) -> Array:
+        return self.active.constraints.near(theta, np.zeros(1))[self.active.rows[self.rows]]
 
     def _gradients(self, theta: Array) -> Array:
         return self.active.constraints.slope(theta)[self.active.rows[self.rows]]
