@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.progress import WAIT
 from implicit_delta.core.types import Array
 from implicit_delta.models.constrained_fit import checked_under_constraints
@@ -174,7 +175,7 @@ def _check(first: Described, other: Described) -> None:
                 f"{one!s:.80}. All parts need the same model; columns that are made of the data "
                 "(dummies, categories) have to be those of the whole table."
             )
-    gap = float(np.max(abs(first.theta - other.theta) / np.maximum(abs(first.theta), 1e-3)))
+    gap = float(np.max(abs(first.theta - other.theta) / sizes(first.theta)))
     if gap > SAME:
         raise ValueError(
             f"The parameters of {other.label} differ from those of {first.label}, by up to "
