@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from implicit_delta.calculus.differentiate import differentiate
 from implicit_delta.calculus.noise import constant_beside
 from implicit_delta.calculus.tracing import trace
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.factored import Covariance, Factored, check_bytes, scaled
 from implicit_delta.core.findings import Finding, report
 from implicit_delta.core.rounding import is_repeated
@@ -114,7 +115,7 @@ class _Same:
 def _jacobian(f: Callable[[Array], Any], same: _Same, x: Array, V: Covariance) -> Array:
     """Trace f, and difference it where that fails, in steps of the standard errors."""
     errors = deviations(V)
-    units = np.where(errors > 0, errors, 1e-3 * np.maximum(np.abs(x), 1.0))
+    units = np.where(errors > 0, errors, 1e-3 * sizes(x))
     with np.errstate(all="ignore"):
         traced = trace(f, x)
     if traced is not None and _agrees(*traced, same, x, units):
@@ -169,7 +170,7 @@ def _bend(f: _Same, x: Array, V: Covariance, J: Array, value: Array) -> float:
         return max(bends)
     ends = [(f(x + HALF * u), f(x - HALF * u)) for u in axes]
     curves = np.array([ahead + behind - 2 * value for ahead, behind in ends]) / HALF**2
-    size = np.maximum(np.abs(value), 1.0) * ROUNDING
+    size = np.abs(value) * ROUNDING  # a zero is exactly that: it has no unit
     moves = np.max([np.abs([a - value, b - value]).max(axis=0) for a, b in ends], axis=0)
     still = errors == 0
     moving = still & ~(moves <= size)
