@@ -9,10 +9,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from implicit_delta.core.arguments import check_finite_terms
 from implicit_delta.core.labels import near_match
+from implicit_delta.core.limits import CHEAP_LIMIT
 from implicit_delta.core.types import Array
+from implicit_delta.errors import ImplicitDeltaError
+from implicit_delta.linalg.arrays import symmetric
+from implicit_delta.linalg.solvers import stiffened
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.constraints import Constraints, Linear, constraints_of
 from implicit_delta.models.named_theta import Layout
@@ -23,6 +28,9 @@ if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
 
 Fixed = Mapping[int, float]  # values by place
+
+UNDEFINED = (ImplicitDeltaError, ArithmeticError, ValueError)
+DAMPED = (1.0, 0.5, 0.25)  # parts of a step along the curvature
 
 
 def fixed_at(model: Any, values: Any, named: Mapping[str, Any], everything: bool = False) -> Any:
@@ -64,9 +72,7 @@ def released_from(model: Any, names: Iterable[Any]) -> Any:
 
 
 def _holding(model: Any, fixed: Fixed) -> Any:
-    theta = np.array(model.theta)
-    for j, value in fixed.items():
-        theta[j] = value
+    theta = _start(model, fixed)
     told = ", ".join(f"{_layout(model).names[j]} = {value:g}" for j, value in fixed.items())
     with np.errstate(all="ignore"):
         terms = model.rows.terms(theta)
@@ -79,6 +85,47 @@ def _holding(model: Any, fixed: Fixed) -> Any:
     space = replace(model.space, constraints=under, unfixed=limits, fixed=fixed)
     facts = facts.with_host(covariance=None)
     return on_the_way(replace(model, theta=theta, space=space, facts=facts))
+
+
+def _start(model: Any, fixed: Fixed) -> Array:
+    """Place the fixed parameters at their values and the others nearby, (d,).
+
+    The others follow along the curvature, all of the way or a part of it: where the objective is
+    highest. They stay where they are if it is nowhere defined, or has no maximum.
+    """
+    shift = np.zeros(model.d)
+    for j, value in fixed.items():
+        shift[j] = value - model.theta[j]
+    here = np.array(model.theta + shift)
+    here[list(fixed)] = list(fixed.values())  # rounding
+    if not shift.any() or len(fixed) == model.d or model.d > CHEAP_LIMIT:
+        return here
+    limits = model.space.limits
+    low, high = (-np.inf, np.inf) if limits is None else box(limits, here)
+    try:
+        step = _following(model, shift, np.setdiff1d(np.arange(model.d), list(fixed)))
+    except UNDEFINED:
+        return here
+    points = [here, *(np.clip(here + part * step, low, high) for part in DAMPED)]
+    return max(points, key=lambda theta: _height(model, theta))
+
+
+def _following(model: Any, shift: Array, free: NDArray[np.intp]) -> Array:
+    r"""Step of the free parameters, :math:`-A_{ff}^{-1} A_{f\cdot} \delta`, of all (d,)."""
+    curvature = symmetric(model.information(model.theta, np.eye(model.d)))
+    step = np.zeros(model.d)
+    step[free] = -stiffened(curvature[np.ix_(free, free)]).solve(curvature[free] @ shift)
+    return step
+
+
+def _height(model: Any, theta: Array) -> float:
+    """Objective, or minus infinity where it is not defined."""
+    try:
+        with np.errstate(all="ignore"):
+            value = float(model.objective(theta))
+    except UNDEFINED:
+        return -np.inf
+    return value if np.isfinite(value) else -np.inf
 
 
 def constrained_by(model: Any, bounds: Any, constraints: Any) -> Any:
