@@ -59,3 +59,12 @@ def test_the_square_of_calendar_years_is_fixed(kind, seed):
     model = idm.from_statsmodels(sm.GLM(y, X, family=family).fit(tol=1e-12))
     found = idm.likelihood_ratio(model.fix(y2=0.0), model)
     assert found.statistic == pytest.approx(2 * (full.llf - rest.llf), rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("values", [{"year": 5.0}, {"c": 1e4}, {"year": 2.0, "c": 1.0}])
+def test_a_value_at_which_the_predictor_overflows_is_refused_with_its_cause(values):
+    rng, u, X = years(0)
+    family, draw = OUTCOMES["logit"]
+    model = idm.from_statsmodels(sm.GLM(draw(rng, 0.1 * u), X, family=family).fit())
+    with pytest.raises(idm.NotAMaximumError, match="not finite at the given parameters"):
+        model.fix(values)

@@ -26,6 +26,7 @@ STEEP = 1e-2  # of the steepest slope, in natural units: one that leads to a bou
 SHORT = 1e-12  # of a step: nothing is left of it
 
 
+@np.errstate(all="ignore")
 def constrained_maximum(model: "FittedModel") -> Array:
     """Climb from the model's theta to its maximum, under its constraints if it has any: (d,).
 
@@ -43,6 +44,7 @@ def constrained_maximum(model: "FittedModel") -> Array:
     return np.clip(found, *box(constraints, found))  # rounding errors
 
 
+@np.errstate(all="ignore")
 def maximum_along(model: "FittedModel") -> Array:
     """Climb from a theta that satisfies the constraints, along those that are active: (d,)."""
     constraints = model.space.constraints

@@ -21,7 +21,12 @@ from implicit_delta.calculus.differentiate import differentiate
 from implicit_delta.calculus.units import sizes
 from implicit_delta.core.labels import near_match
 from implicit_delta.core.types import Array
-from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, UnsupportedModelError
+from implicit_delta.errors import (
+    ConvergenceError,
+    ImplicitDeltaError,
+    NotAMaximumError,
+    UnsupportedModelError,
+)
 from implicit_delta.models.named_theta import Layout, speaking
 
 ROUNDING = 1e-9  # relative error of a row of the constraints that is none
@@ -321,6 +326,8 @@ class Active:
         if not self.rows.size:
             return None
         gradients = self.constraints.slope(theta)[self.rows] * units
+        if not np.all(np.isfinite(gradients)):
+            raise NotAMaximumError.not_finite()
         lengths = np.linalg.norm(gradients, axis=1)
         gradients /= np.where(lengths > 0, lengths, 1.0)[:, None]
         self._check_slanted(lengths)
