@@ -522,7 +522,9 @@ class LoglikObjective:
                 break
             axes = axes @ (vectors / np.sqrt(np.maximum(values, error if loud else 0.0)))
             curved, error = self._second_differences(theta, axes, noise)
-        values = np.linalg.eigvalsh(curved)
+        values, vectors = np.linalg.eigh(curved)
+        values = np.where(abs(values) <= FLAT_HERE, 0.0, values)  # rounding is no curvature
+        curved = (vectors * values) @ vectors.T
         least = abs(values).max() if OF_A_PART.get() else abs(values).min()
         least = max(least, FLAT * max(values[-1], 1.0))
         inverse = np.linalg.inv(axes)
