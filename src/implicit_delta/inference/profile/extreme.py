@@ -50,7 +50,7 @@ HIGHER = 1e-3  # a deviance below minus this shows that the fitted theta is no m
 FARTHEST = 1e4  # times the first t: a curve that is still in the region never leaves it
 MOST_TRIALS, MOST_STEPS, MOST_REJECTED = 60, 80, 8
 EXACT, LOOSE, NOISY = 1e-10, 1e-4, 1e-5  # relative error of r: at the end, before, by rounding
-JUMP = 1e-2  # relative error of r that only a jump of the log-likelihood leaves
+JUMP = 1e-3  # relative error of r that only a jump of the log-likelihood leaves
 # Share of the gradient of psi that is left: before the last steps, of which each leaves a tenth of
 # it or less and the rest enters psi squared; where such a step is left out; where the end is near;
 # and what single precision may leave.
