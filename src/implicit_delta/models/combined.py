@@ -19,13 +19,15 @@ from implicit_delta.models.language import VectorLanguage
 from implicit_delta.models.loglik import from_loglik
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.named_theta import Layout, of_arrays
+from implicit_delta.models.noise_of_sums import joint_penalty
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outputs import pseudo_options
 from implicit_delta.models.parametrization import LinearMap
-from implicit_delta.models.penalty import NO_PENALTY, InChart, Penalty, Ridge
+from implicit_delta.models.penalty import NO_PENALTY
 from implicit_delta.models.printing import name_of_model
 from implicit_delta.models.processes import processes_of
 from implicit_delta.models.redraws import on_the_way
+from implicit_delta.models.refit_fixed import fitted_again
 from implicit_delta.models.rows import DifferencedRows
 from implicit_delta.models.same_data import columns_in, unwrapped
 from implicit_delta.models.sharded.at_hand import AtHand
@@ -360,8 +362,10 @@ def _fitted(
         precision=next((own for own in precisions if own.is_single), DOUBLE),
     )
     space = Space(layout.names, layout, under, language=VectorLanguage(layout))
-    model = FittedModel(start, rows, weights, _penalty(models, places, start.size), space, facts)
-    return model.at(constrained_maximum(model))
+    model = FittedModel(
+        start, rows, weights, joint_penalty(models, places, start.size), space, facts
+    )
+    return fitted_again(model.at(constrained_maximum(model)))
 
 
 def _is_scaled(model: FittedModel) -> bool:
@@ -401,18 +405,6 @@ def _outputs(models: Sequence[FittedModel]) -> OutputFacts | None:
         can_be_overdispersed=all(own.can_be_overdispersed for own in found),
         noise=None,
     )
-
-
-def _penalty(models: Sequence[FittedModel], places: Sequence[NDArray[np.intp]], d: int) -> Penalty:
-    """Add the penalties up, each one of its own parameters."""
-    ridges: list[Ridge] = []
-    functions: list[Any] = []
-    for model, where in zip(models, places, strict=True):
-        own = LinearMap.selecting(where, d)
-        ridges += [own.ridge(ridge) for ridge in model.penalty.ridges]
-        if model.penalty.functions:
-            functions.append(InChart(replace(model.penalty, ridges=()), own))
-    return Penalty(tuple(ridges), tuple(functions))
 
 
 def _joint_layout(models: Sequence[FittedModel]) -> Layout:

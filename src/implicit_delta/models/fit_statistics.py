@@ -8,9 +8,11 @@ from scipy.special import chdtrc
 
 from implicit_delta.core.types import Array
 from implicit_delta.models.loglik_rows import LoglikRows
+from implicit_delta.models.noise_of_sums import has_rule, with_rule
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outputs import squared_residuals
 from implicit_delta.models.printing import log_likelihood_of
+from implicit_delta.models.refit_fixed import fitted_again
 from implicit_delta.models.residual_outputs import ResidualOutputs
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class FitStatistics:
         squares = np.nan if residuals is None else model.weights.values @ residuals
         noise = np.nan if likelihood is None else likelihood.noise
         return cls(
-            log_likelihood=np.nan if model.penalty.given else log_likelihood_of(model),
+            log_likelihood=np.nan if model.penalty.given else _largest_log_likelihood(model),
             observations=count,
             parameters=free + estimated + several,
             squares=float(squares),
@@ -83,6 +85,19 @@ class FitStatistics:
         if self.estimated or self.df <= 0:
             return np.nan
         return float(chdtrc(self.df, self.squares))
+
+
+def _largest_log_likelihood(model: "FittedModel") -> float:
+    """Log-likelihood at the maximum of all parameters and of the noise variances.
+
+    Variances of several data sets weigh these against each other, so that theta itself is another
+    one with the maximum-likelihood estimates of the variances than with unbiased ones.
+    """
+    found = log_likelihood_of(model)
+    scaled = any(source.is_scaled for source in model.facts.sources)
+    if not scaled or not np.isfinite(found) or has_rule(model, "mle"):
+        return found
+    return log_likelihood_of(fitted_again(with_rule(model, "mle")))
 
 
 def noise_free_terms(model: "FittedModel", theta: Array) -> Array:

@@ -252,30 +252,32 @@ def _free_outputs(model: Any) -> tuple[Any, Array]:
     return rows.along(chart).outputs, chart.coordinates(model.theta)
 
 
-def with_scale_again(model: Any) -> Any:
+def with_scale_again(model: Any) -> tuple[Any, float]:
     """Estimate the scale that a host library has estimated, at the theta of another fit.
 
     It is Pearson's: the weighted sum of squared whitened residuals, over the observations less the
     effective number of parameters. A penalty of the library is one of squared errors, so its
-    strength is in units of the scale.
+    strength is in units of the scale. Returned is also the ratio to the scale before.
     """
     rule, outputs = model.facts.host.scale_rule, model.rows.outputs
     if rule is None or model.penalty.early_stop or not isinstance(outputs, RescaledOutputs):
-        return model
+        return model, 1.0
     left = model.weights.count - (_taken(in_free_coordinates(model)) if rule == "unbiased" else 0.0)
     factor = model.weights.mean_one_sum(squared_residuals(model)) / left
     rows = outputs.rescaled(factor)
     ridges = tuple(replace(r, strength=r.strength / factor) for r in model.penalty.ridges)
-    return replace(
+    penalty = replace(model.penalty, ridges=ridges) if ridges else model.penalty
+    found = replace(
         model,
         rows=rows,
-        penalty=replace(model.penalty, ridges=ridges),
+        penalty=penalty,
         facts=replace(
             model.facts,
             df=left if np.isfinite(model.facts.df) else np.inf,
             notes={**model.facts.notes, "likelihood": repr(rows.outputs)},
         ),
     )
+    return found, float(factor)
 
 
 def _taken(model: Any) -> float:

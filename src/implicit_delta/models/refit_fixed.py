@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.models.constrained_fit import maximum_along
 from implicit_delta.models.fixed import constrained_by, fixed_at, released_from
 from implicit_delta.models.noise import with_noise_again, with_scale_again
+from implicit_delta.models.noise_of_sums import with_noises_again
 
 if TYPE_CHECKING:
     from implicit_delta.models.model import FittedModel
@@ -46,14 +47,29 @@ def fit_released(model: "FittedModel", names: tuple[Any, ...]) -> "FittedModel":
 def fitted_again(model: "FittedModel") -> "FittedModel":
     """Fit a model under its constraints from where it is; with an estimated noise variance, too.
 
-    Under a penalty the parameters depend on the variance, so both are found in turns.
+    Under a penalty, and where data sets are fitted together, the parameters depend on the variance,
+    so both are found in turns. Each turn raises the likelihood.
     """
+    if model.facts.sources:
+        return _together(model)
     for _ in range(MOST_FITS):
         model, ratio = with_noise_again(model.at(maximum_along(model)))
         if not model.penalty or abs(ratio - 1) < SETTLED:
             break
-    rescaled: FittedModel = with_scale_again(model)
+    rescaled: FittedModel = with_scale_again(model)[0]
     return rescaled
+
+
+def _together(model: "FittedModel") -> "FittedModel":
+    for _ in range(MOST_FITS):
+        model, ratio = with_noises_again(model.at(maximum_along(model)))
+        if abs(ratio - 1) < SETTLED:
+            return model
+    raise ConvergenceError(
+        f"The noise variances of the data sets have not settled after {MOST_FITS} fits: the last "
+        f"has changed one by the factor {ratio:.6g}. The data sets may contradict each other; give "
+        "the variances as numbers, `variance=`."
+    )
 
 
 def check_unchanged(model: "FittedModel") -> None:

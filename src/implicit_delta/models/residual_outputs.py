@@ -110,7 +110,8 @@ class ResidualOutputs:
         assert self.gaussian is not None
         if self.gaussian.targets.any():  # drawn with a variance that is known
             return Noise(self.gaussian.likelihood.noise, np.inf)
-        problem = replace(self.gaussian.problem, weights=weights, l2=penalty.floor)
+        own = self.gaussian.problem
+        problem = replace(own, weights=weights, l2=penalty.floor, variance=rule or own.variance)
         point = np.array(theta if self.chart is None else self.chart.point(theta))
         along = None if self.chart is None else np.linalg.qr(self.chart.slope(point))[0]
         return problem.noise(point, along)

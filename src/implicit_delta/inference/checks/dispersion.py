@@ -23,6 +23,10 @@ FACTOR = (
     "Leave out `variance=`, so that it is estimated (absolute_sigma=False of `curve_fit`), or use "
     '`robust=True` (`robust="HC3"` in small samples).'
 )
+TOGETHER = (
+    'Use `robust=True` (`robust="HC3"` in small samples), or add models whose noise variance or '
+    "dispersion is estimated: that of each data set is then its own."
+)
 
 
 def pseudo_likelihood(case: Case) -> Finding | None:
@@ -65,9 +69,15 @@ def dispersion(case: Case) -> Finding | None:
         f"variance (at most {usual:.2g} in {REDRAWN} data sets drawn from the model and fitted). "
         f"Its standard errors are then too small, by a factor of about {found**0.5:.2g}.",
         number=found,
-        remedies=(FACTOR if model.facts.source == "from_residuals" else OTHERWISE,),
+        remedies=(_remedy(model),),
         warning=DispersionWarning,
     )
+
+
+def _remedy(model: FittedModel) -> str:
+    if model.facts.source == "from_residuals":
+        return FACTOR
+    return TOGETHER if model.facts.sources else OTHERWISE
 
 
 def _drawn_dispersion(model: FittedModel, root: Array | None, rng: np.random.Generator) -> float:

@@ -97,24 +97,26 @@ class Fit(NamedTuple):
     penalty: Penalty
 
 
-def noise_over(engine: Engine, d: int, weights: Weights, penalty: Penalty) -> Noise:
-    """Estimate the variance from all shards, by the rule of the first."""
+def noise_over(
+    engine: Engine, d: int, weights: Weights, penalty: Penalty, by: str | None = None
+) -> Noise:
+    """Estimate the variance from all shards, by this rule or that of the first."""
     found: list[Squares] = list(engine.each(squares))
-    first, l2 = found[0], penalty.floor
+    first, l2, rule = found[0], penalty.floor, by or found[0].rule
     total = sum(own.total for own in found) * weights.mean_one
     count = weights.count * first.outputs
     if not first.network:
         spectrum = None
-        if first.rule == "unbiased" or l2 > 0:
+        if rule == "unbiased" or l2 > 0:
             triangles, errors = zip(*engine.each(triangle), strict=True)
             spectrum = spectrum_of(np.vstack(triangles), l2, np.linalg.norm(errors, axis=0))
-        return noise_variance(total, count, spectrum, l2, str(first.rule), d, WORDING)
+        return noise_variance(total, count, spectrum, l2, str(rule), d, WORDING)
 
     def matrix() -> Array:
         return np.asarray(engine.sum(unit_gram) + l2 * np.eye(d))
 
     formed = None if penalty.functions else matrix
-    return noise_by_rule(first.rule, Fit(d, penalty), total, count, formed)
+    return noise_by_rule(rule, Fit(d, penalty), total, count, formed)
 
 
 def own_maximum(shard: Shard) -> Array:

@@ -79,6 +79,6 @@ class SumOutputs:
         return found
 
     def estimated_noise(self, theta: Array, weights: Weights, penalty: Penalty, rule: Any) -> Noise:
-        """Estimate the variance from all shards, by the rule that these have."""
+        """Estimate the variance from all shards, by this rule or the one that these have."""
         rows = self.rows.at(theta, weights)
-        return noise_over(rows.engine, rows.d, weights, penalty)
+        return noise_over(rows.engine, rows.d, weights, penalty, rule)
