@@ -78,13 +78,16 @@ def slope_inside(model: "FittedModel", theta: Array) -> Array:
     except UnsupportedModelError:
         if not isinstance(model.rows, DifferencedRows):
             raise
-        return inner_slope(model.objective, theta, model.space.constraints)
+        units = objective_of(model).units
+        return inner_slope(model.objective, theta, units, model.space.constraints)
 
 
-def inner_slope(objective: Any, theta: Array, constraints: Constraints | None) -> Array:
+def inner_slope(
+    objective: Any, theta: Array, units: Array, constraints: Constraints | None
+) -> Array:
     """Differentiate by second-order differences that stay within the bounds, (d,)."""
     slope = np.zeros(theta.size)
-    for j, size in enumerate(ONE_SIDED * np.maximum(abs(theta), 0.1)):
+    for j, size in enumerate(ONE_SIDED * units):
         step = size * np.eye(theta.size)[j]
         if constraints is not None and not constraints.holds(theta + step):
             step = -step
