@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from implicit_delta.calculus.differentiate import FIRST_STEP, differentiate
 from implicit_delta.calculus.functions import Derivative
 from implicit_delta.calculus.noise import HIDDEN, constant_beside, flicker
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.linalg.arrays import ratio
@@ -39,7 +40,7 @@ def jacobian_of(
     traced : pair of (K,) and (K, d) arrays, or None
         Value and derivative from `trace`: the latter is returned if differences agree with it.
     """
-    size = np.maximum(1.0, abs(theta))
+    size = sizes(theta)
     flat = units > FLAT * size
     within = np.where(flat, size, units)
     scales = [units, within] if np.any(flat) else [units]
