@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from implicit_delta.calculus.units import sizes
 from implicit_delta.errors import EvaluationError, ImplicitDeltaError
 from implicit_delta.evaluation import Evaluation
 
@@ -48,7 +49,7 @@ def optimism_of(evaluation: Evaluation) -> float | None:
 def _follows_the_likelihood(evaluation: Evaluation) -> bool:
     """Whether psi moves in proportion to the log-likelihood, there, back and elsewhere."""
     model, rng = evaluation.model, np.random.default_rng(0)
-    step, other = 0.01 * rng.standard_normal((2, model.d)) * np.maximum(abs(model.theta), 0.1)
+    step, other = 0.01 * rng.standard_normal((2, model.d)) * sizes(model.theta)
     ends = [model.theta + away for away in (step, -2 * step, other, 0 * step)]
     psi = np.array([evaluation(end)[0] for end in ends])
     loglik = np.array([float(model.weights.values @ model.rows.terms(end)) for end in ends])

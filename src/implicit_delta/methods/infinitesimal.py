@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.factored import Factored
 from implicit_delta.core.findings import Finding
 from implicit_delta.core.limits import CHEAP_LIMIT, DENSE_LIMIT
@@ -358,7 +359,7 @@ def _checked_score(model: FittedModel, flat: FlatFactor | None) -> Array:
     score = model.score(model.theta)
     if flat is None:
         return score
-    rise = flat.rise(score, np.maximum(np.abs(model.theta), 1.0))
+    rise = flat.rise(score, sizes(model.theta))
     if rise > FLAT_RISE:
         raise NotAMaximumError.rising(rise)
     return score

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta.calculus.differentiate import differentiate
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.arguments import count_terms
 from implicit_delta.core.rounding import eps_of, sum_rounding
 from implicit_delta.core.types import Array
@@ -17,7 +18,7 @@ from implicit_delta.errors import UnsupportedModelError
 # noise that matters by more.
 SAME = 1e-10
 STEP = 0.1  # of the size of each parameter, or of the error that the claimed derivative gives it
-ASIDE = 0.1  # of the size of each parameter, or of one
+ASIDE = 0.1  # of the size of each parameter
 COMMON_NUMBERS = (
     "Give it an argument `rng` and take all random numbers from it, `def loglik(theta, rng)`: it "
     "then gets the same ones at every theta."
@@ -44,7 +45,7 @@ def check_repeatable(function: Callable[[Array], Any], point: Array, name: str) 
 
 def check_repeatable_beside(function: Callable[[Array], Any], point: Array, name: str) -> None:
     """Call a function twice some way off, where that is in its domain."""
-    beside = point + ASIDE * np.maximum(abs(point), 1.0)
+    beside = point + ASIDE * sizes(point)
     try:
         with np.errstate(all="ignore"):
             first, second = (np.array(function(beside.copy())) for _ in range(2))

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta.calculus.noise import constant_beside
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.models.checks import Beside, mixture
@@ -52,7 +53,7 @@ def check_steps(model: Any) -> None:
 
 def _moved(model: Any, theta: Array, units: Array, center: Array) -> Any:
     """Which terms are others at some distance, (n,)."""
-    steps = (units, -units, np.maximum(abs(theta), 1.0), -np.maximum(abs(theta), 1.0))
+    steps = (units, -units, sizes(theta), -sizes(theta))
     found = [
         model.rows.recalled(theta + step)
         for step in steps

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.types import Array
 from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaError, ImplicitDeltaWarning
@@ -79,5 +80,5 @@ def _at_bounds(model: Any, theta: Array) -> Any:
     if model.space.constraints is None:
         return np.zeros(theta.size, dtype=bool)
     low, high = box(model.space.constraints, theta)
-    near = 1e-6 * np.maximum(abs(theta), 1e-3)
+    near = 1e-6 * np.maximum(abs(theta), sizes(model.theta))
     return (theta - low <= near) | (high - theta <= near)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.arguments import Counter, check_finite_terms
 from implicit_delta.core.cache import LastCache
 from implicit_delta.core.limits import CHEAP_LIMIT, DENSE_LIMIT
@@ -91,7 +92,7 @@ class HostRows:
         """From the curvature; a guess if d is large."""
         known = self.cache.holds((theta, weights.values), "hessian")
         if self.d > CHEAP_LIMIT and not known:
-            return 1e-2 * np.maximum(abs(theta), 0.1)
+            return 1e-2 * sizes(theta)
         own = self._matrix(theta, weights.values, "hessian")
         return units_of(own + penalty.curvature(theta, np.eye(self.d)))
 

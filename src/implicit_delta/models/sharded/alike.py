@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.rounding import eps_of, sum_rounding
 from implicit_delta.core.types import Array
 from implicit_delta.core.warn import warn
@@ -107,7 +108,7 @@ def pull_at(model: "FittedModel", theta: Array) -> Array:
 
 def beside(model: "FittedModel", theta: Array, share: float) -> Array:
     """Parameters in a generic direction from theta, unless constraints forbid these."""
-    step = share * np.maximum(abs(theta), 1.0) * (0.5 + np.arange(1, theta.size + 1) * GOLDEN % 1)
+    step = share * sizes(theta) * (0.5 + np.arange(1, theta.size + 1) * GOLDEN % 1)
     allowed = (
         point for point in (theta + step, theta - step) if satisfies_constraints(model, point)
     )

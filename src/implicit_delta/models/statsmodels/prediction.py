@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
+from implicit_delta.calculus.units import sizes
 from implicit_delta.core.types import Array
 from implicit_delta.core.warn import warn_once
 from implicit_delta.errors import EvaluationError, ImplicitDeltaWarning, UnsupportedModelError
@@ -204,10 +205,9 @@ class ByHost(StatsmodelsPredictor):
         return FunctionPrediction(function, self._units, index)
 
     def _units(self, theta: Array) -> Array:
-        """Standard errors, as far as they are known and small enough for a step."""
-        most = 0.1 * np.maximum(abs(theta), 1.0)
+        """Standard errors, as far as they are known."""
         known = np.isfinite(self.errors) & (self.errors > 0)
-        return np.where(known, np.minimum(self.errors, most), 0.1 * most)
+        return np.where(known, self.errors, 1e-2 * sizes(theta))
 
 
 def _predicted(model: Any, X: Array, offset: Array | float, theta: Array) -> Array:
