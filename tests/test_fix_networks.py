@@ -75,3 +75,61 @@ def test_hidden_units_are_fitted_around_a_fixed_weight():
     assert fixed.theta[0] == 0.1
     assert np.max(abs(fixed.score(fixed.theta) * units)[1:]) < 1e-4  # in standard errors
     assert fixed.objective(fixed.theta) < model.objective(model.theta)
+
+
+COLUMNS, KEPT = RNG.normal(size=(40, 20)), 2
+LINE = COLUMNS[:, 0] + RNG.normal(size=40)
+BEST = np.linalg.lstsq(COLUMNS, LINE, rcond=None)[0]
+
+
+def torch_line(**options):
+    net = torch.nn.Linear(20, 1, bias=False).double()
+    with torch.no_grad():
+        net.weight[:] = torch.tensor(BEST)
+    data = (torch.tensor(COLUMNS), torch.tensor(LINE)[:, None])
+    return idm.from_torch(net, data, idm.Gaussian(**options))
+
+
+def jax_line(**options):
+    jax = pytest.importorskip("jax")
+    line = lambda p, x: (x @ p["w"])[:, None]
+    data = (COLUMNS, LINE[:, None])
+    return idm.from_jax({"w": jax.numpy.asarray(BEST)}, data, idm.Gaussian(**options), apply=line)
+
+
+WAYS = {
+    "fix": lambda model: model.fix({j: 0.0 for j in range(KEPT, 20)}),
+    "constrain": lambda model: model.constrain(
+        constraints={"type": "eq", "fun": lambda theta: np.asarray(theta)[KEPT:]}
+    ),
+}
+
+
+@pytest.mark.parametrize("build", [torch_line, jax_line])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("rule", [None, "unbiased"])
+def test_fixed_parameters_do_not_count_for_the_noise_variance(build, way, rule):
+    """It is that of least squares of the columns that stay: s2 = RSS / (n - 2)."""
+    found = idm.infer(WAYS[way](build(variance=rule)), idm.parameters)
+    kept = COLUMNS[:, :KEPT]
+    rest, squares = np.linalg.lstsq(kept, LINE, rcond=None)[:2]
+    covariance = squares[0] / (40 - KEPT) * np.linalg.inv(kept.T @ kept)
+    assert found.df == 40 - KEPT
+    np.testing.assert_allclose(found.value[:KEPT], rest, rtol=1e-6)
+    np.testing.assert_allclose(found.standard_error[:KEPT], np.sqrt(np.diag(covariance)), rtol=1e-6)
+    assert not found.standard_error[KEPT:].any()
+
+
+@pytest.mark.parametrize("build", [torch_line, jax_line])
+def test_a_released_noise_variance_is_the_first_one(build):
+    model = build()
+    again = model.fix({3: 0.0}).release()
+    assert (model.facts.df, again.facts.df) == (20, 20)
+    np.testing.assert_allclose(again.covariance, model.covariance, rtol=1e-6)
+
+
+def test_a_constraint_between_parameters_takes_one_degree_of_freedom():
+    equal = torch_line().constrain(
+        constraints={"type": "eq", "fun": lambda theta: theta[0] + 3 * theta[1]}
+    )
+    assert equal.facts.df == 21

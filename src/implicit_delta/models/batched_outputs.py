@@ -15,8 +15,10 @@ from implicit_delta.models.curvature import gram, times
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.noise import Noise, estimated_noise
 from implicit_delta.models.output_curvature import OutputCurvature, negligible_below
+from implicit_delta.models.parametrization import Parametrization
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.program import Program, in_context
+from implicit_delta.models.restricted import Restricted
 from implicit_delta.models.rows import Whitened
 from implicit_delta.models.weights import Weights
 
@@ -117,16 +119,29 @@ class BatchOutputs:
         terms = replace(self.program.supervised, likelihood=likelihood)
         return self.rows.changed(program=replace(self.program, row_terms=terms))
 
-    def estimated_noise(self, theta: Array, weights: Weights, penalty: Penalty, rule: Any) -> Noise:
+    def estimated_noise(
+        self,
+        theta: Array,
+        weights: Weights,
+        penalty: Penalty,
+        rule: Any,
+        chart: Parametrization | None = None,
+    ) -> Noise:
+        """Estimate the variance; of a chart, its coordinates alone count as parameters."""
         unit = self.with_likelihood(Gaussian(rule))  # whose terms take the variance to be 1
-        model = FittedModel(theta, unit, weights, penalty)
+        rows = unit if chart is None else Restricted(unit, chart)
+        z = theta if chart is None else chart.coordinates(theta)
 
         def gauss_newton() -> Array:
             matrix = BatchOutputs(unit).gauss_newton_matrix(theta, weights.values)
-            return matrix + penalty.floor * np.eye(self.rows.d)
+            if chart is not None:  # unit directions at right angles, for the ridge
+                along = np.linalg.qr(chart.push(theta, np.eye(chart.size)))[0]
+                matrix = along.T @ matrix @ along
+            return matrix + penalty.floor * np.eye(z.size)
 
         targets = self.rows.targets().reshape(-1, self.size).astype(np.float64)
         known = None if penalty.functions else gauss_newton
+        model = FittedModel(z, rows, weights, penalty)
         return estimated_noise(Gaussian(rule), model, targets, known)
 
     def _whitened(self, theta: Array, batch: Any, size: int, v: Array) -> Whitened:

@@ -15,6 +15,7 @@ from implicit_delta.models.coordinates import active_constraints, in_free_coordi
 from implicit_delta.models.objective import objective_of
 from implicit_delta.models.outputs import squared_residuals
 from implicit_delta.models.penalty import Penalty
+from implicit_delta.models.restricted import Restricted
 from implicit_delta.models.rows import ComposableRows, NoisyOutputs, RescaledOutputs
 from implicit_delta.models.runaway import OF_A_PART
 
@@ -214,7 +215,7 @@ def _spectrum(model: Penalized, gauss_newton: Callable[[], Array] | None) -> Arr
     if not model.penalty:  # only the number of eigenvalues counts, and units must not hide any
         matrix = matrix * _units(matrix)
     values = np.linalg.eigvalsh(matrix)
-    return np.where(values > 1e-12 * values.max(), values, 0.0)
+    return np.where(values > 1e-12 * values.max(initial=0.0), values, 0.0)
 
 
 def with_noise(model: Any, noise: Noise, rule: str | None) -> Any:
@@ -247,9 +248,10 @@ def _free_outputs(model: Any) -> tuple[Any, Array]:
     rows = model.rows
     active = None if model.space.chart is not None else active_constraints(model)
     chart = None if active is None else active.chart(model.theta, objective_of(model).units)
-    if chart is None or not isinstance(rows, ComposableRows):
+    if chart is None:
         return rows.outputs, model.theta
-    return rows.along(chart).outputs, chart.coordinates(model.theta)
+    along = rows.along(chart) if isinstance(rows, ComposableRows) else Restricted(rows, chart)
+    return along.outputs, chart.coordinates(model.theta)
 
 
 def with_scale_again(model: Any) -> tuple[Any, float]:

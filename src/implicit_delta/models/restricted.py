@@ -189,3 +189,8 @@ class RestrictedOutputs:
     def with_likelihood(self, likelihood: Any) -> Restricted:
         assert isinstance(self.whole, NoisyOutputs)
         return Restricted(self.whole.with_likelihood(likelihood), self.chart)
+
+    def estimated_noise(self, theta: Array, weights: Weights, penalty: Penalty, rule: Any) -> Any:
+        """Estimate the variance; what the chart determines does not count as parameters."""
+        whole: Any = self.whole  # of a network: other outputs have coordinates of their own
+        return whole.estimated_noise(self.chart.point(theta), weights, penalty, rule, self.chart)
