@@ -301,3 +301,39 @@ def test_robust_errors_of_data_in_tension_count_a_measurement_once(influence):
     rows_of_mu = idm.Average(lambda th: np.full(401, th.mu), sample="training")
     average = idm.infer(joint, rows_of_mu, influence=influence)
     assert average.standard_error == pytest.approx(expected, rel=1e-6)
+
+
+def lagged(rows, lags):
+    total = rows @ rows
+    for lag in range(1, lags + 1):
+        total += 2 * (1 - lag / (lags + 1)) * (rows[lag:] @ rows[:-lag])
+    return total
+
+
+def test_correlation_in_time_is_within_each_data_set(tmp_path):
+    """The last rows of one are no neighbors of the first of the next, whichever comes first."""
+    trend, noise = np.linspace(-1, 1, 60), np.random.default_rng(0).normal(0, 0.3, (2, 60))
+    series = [2 * trend + noise[0], 1 + 2 * trend + noise[1]]
+
+    def model(k):
+        y = series[k]
+        return idm.from_residuals(lambda th: y - th.m, start={"m": 0.0}, variance=1.0)
+
+    found = []
+    for order in ([0, 1], [1, 0]):
+        both = model(order[0]) + model(order[1])
+        est = idm.infer(both, "m", robust=idm.HAC(6), influence=True)
+        m = both.theta["m"]
+        right = np.sqrt(sum(lagged(own - m, 6) for own in series)) / 120
+        assert est.standard_error == pytest.approx(right, rel=1e-6)
+        found.append((3 * est - est).standard_error / 2)
+        est.save(tmp_path / "est.npz")
+        again = idm.Estimate.load(tmp_path / "est.npz")
+        found.append((again + again).standard_error / 2)
+    np.testing.assert_allclose(found, right, rtol=1e-6)
+
+
+def test_series_are_as_long_as_the_lags_reach(first):
+    short = idm.from_loglik(lambda th: norm.logpdf(Y2[:5], th.mu, 1.0), start={"mu": 0.0})
+    with pytest.raises(ValueError, match="5 rows in the shortest"):
+        idm.infer(first + short, "mu", robust=idm.HAC(6))

@@ -50,6 +50,7 @@ def content_of(estimate: Estimate) -> tuple[dict[str, Any], dict[str, Any]]:
             "fit": rows.fit,
         }
         many |= {"rows_counts": rows.counts, "rows_labels": rows.labels}
+        many |= {"rows_series": rows.series}
         many |= {f"rows_way{i}": way for i, way in enumerate(rows.ways)}
     arrays = {name: array for name, array in many.items() if array is not None}
     covariances = {"covariance": covariance_of(estimate)}
@@ -117,4 +118,5 @@ def _rows(texts: Mapping[str, Any], arrays: Mapping[str, Array]) -> Rows | None:
         None if described.get("texts") is None else tuple(described["texts"]),
         bool(described.get("groups", False)),
         fit=str(described.get("fit", "")),
+        series=arrays.get("rows_series"),
     )

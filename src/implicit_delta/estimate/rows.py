@@ -51,6 +51,8 @@ class Rows:
     terms : callable or None
         Returns the residuals or terms of a user's own function, (n,), for rows without labels;
         neither saved nor pickled.
+    series : (n,) array or None
+        The data set of each row, where lags are within data sets; None for one.
     """
 
     n: int
@@ -66,12 +68,13 @@ class Rows:
     outcomes: Array | None = None
     fit: str = ""
     terms: Callable[[], Array] | None = None
+    series: Array | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "terms": None}
 
     def __post_init__(self) -> None:
-        for name in ("counts", "labels", "outcomes"):
+        for name in ("counts", "labels", "outcomes", "series"):
             object.__setattr__(self, name, _column(getattr(self, name), self.n))
         object.__setattr__(self, "ways", tuple(_column(way, self.n) for way in self.ways))
         factors = tuple(map(float, self.factors)) or (1.0,) * len(self.ways)
@@ -114,7 +117,7 @@ class Rows:
         if self.lags:
             if pairs is not None:
                 weighted, partner = weighted[pairs[0]], partner[pairs[1]]
-            return _lagged(weighted, partner, self.lags)
+            return _lagged(weighted, partner, self.lags, _series(self, other, pairs)[0])
         total = np.zeros((own.shape[1], others.shape[1]))
         for mine, theirs, one, two in zip(
             *_aligned(self, other, pairs), self.factors, other.factors, strict=True
@@ -304,6 +307,7 @@ def _check_dependence(one: Rows, other: Rows, pairs: Pairs | None, names: str) -
         for rows in (one, other)
     ]
     agree = kinds[0] == kinds[1] and one.lags == other.lags
+    agree = agree and np.array_equal(*_series(one, other, pairs))
     missing = pairs is not None and max(one.n, other.n) > pairs[0].size
     if agree and not one.ways and not (one.lags and missing):
         return
@@ -352,8 +356,18 @@ def _sums(groups: NDArray[np.intp], rows: Array, count: int) -> Array:
     return sums
 
 
-def _lagged(a: Array, b: Array, weights: tuple[float, ...]) -> Array:
+def _series(one: Rows, other: Rows, pairs: Pairs | None) -> tuple[Array, Array]:
+    """The data set of each row that two estimates share, as both have it."""
+    found = [np.zeros(own.n) if own.series is None else own.series for own in (one, other)]
+    if pairs is None:
+        return found[0], found[1]
+    return found[0][pairs[0]], found[1][pairs[1]]
+
+
+def _lagged(a: Array, b: Array, weights: tuple[float, ...], series: Array) -> Array:
+    """Sum the products of rows, and of those some lags apart in the same data set."""
     total = weights[0] * (a.T @ b)
     for lag, weight in enumerate(weights[1:], start=1):
-        total = total + weight * (a[lag:].T @ b[:-lag] + a[:-lag].T @ b[lag:])
+        same = (series[lag:] == series[:-lag])[:, None]
+        total = total + weight * (a[lag:].T @ (same * b[:-lag]) + a[:-lag].T @ (same * b[lag:]))
     return np.asarray(total)

@@ -20,7 +20,8 @@ UNNOTICED = 2**26  # bytes that may be unpacked from however small a file
 PACKED = 500  # times beyond that: numbers shrink by 2, sparse ones by 100, bombs by 1000
 
 BY_ROW = {"influence", "draws", "deviations"}  # (rows, K)
-OF_ROWS = {"rows_counts", "rows_labels", *(f"rows_way{i}" for i in range(3))}  # (rows,)
+OF_ROWS = {"rows_counts", "rows_labels", "rows_series"}  # (rows,)
+OF_ROWS |= {f"rows_way{i}" for i in range(3)}
 OF_EACH = {"df", "acceleration", "drift"}  # (K,)
 LEFT, MIDDLE = "_left", "_middle"  # of covariances in factors: (K, r) and (r, r)
 OPTIONAL = {*BY_ROW, *OF_ROWS, *OF_EACH}

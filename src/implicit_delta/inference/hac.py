@@ -1,6 +1,6 @@
 """Serially correlated rows: sums of lagged products of influences, tapered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,17 +11,22 @@ from implicit_delta.core.types import Array
 from implicit_delta.linalg.arrays import symmetric
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.processes import processes_of
+from implicit_delta.models.sources import strata_of
 
 KERNELS: dict[str, Callable[[Array], Array]] = {
     "bartlett": lambda x: 1 - x,
     "newey-west": lambda x: 1 - x,
     "parzen": lambda x: np.where(x <= 0.5, 1 - 6 * x**2 + 6 * x**3, 2 * (1 - x) ** 3),
 }
+Series = Sequence[slice]  # the rows of each
+ONE: Series = (slice(None),)
 
 
 @dataclass(frozen=True)
 class HAC:
     r"""Variance for rows in time order that are correlated with their neighbors.
+
+    Of data sets that are fitted together, ``m1 + m2``, each is a series by itself.
 
     The sum :math:`\sum_l k(l / (L + 1)) \sum_i (f_i f_{i+l}' + f_{i+l} f_i')` over lags l up to L
     of influences f, with a kernel k that falls from one to zero, so that it is never negative
@@ -68,10 +73,13 @@ class HAC:
     def check(self, model: FittedModel) -> None:
         """Refuse rows that are no series."""
         processes_of(model).check_series("HAC")
-        if self.lags >= model.n:
+        lengths = [own.stop - own.start for own in strata_of(model)]
+        shortest = min((length for length in lengths if length > 1), default=1)
+        if self.lags >= shortest:
+            where = " in the shortest of the data sets" if len(lengths) > 1 else ""
             raise ValueError(
-                f"HAC({self.lags}) needs rows {self.lags} apart, and there are {model.n} rows. "
-                "Give fewer lags, a small part of the number of rows."
+                f"HAC({self.lags}) needs rows {self.lags} apart, and there are {shortest} rows"
+                f"{where}. Give fewer lags, a small part of the number of rows."
             )
         if model.weights.kind == "frequency" and np.any(model.weights.values != 1):
             raise ValueError(
@@ -88,15 +96,19 @@ class HAC:
         """Weights of the lags from 0 to L, (L + 1,)."""
         return np.asarray(KERNELS[self.kernel](np.arange(self.lags + 1) / (self.lags + 1)))
 
-    def scatter(self, rows: Array) -> Array:
-        """Sum the tapered products of rows (n, k): (k, k)."""
-        return symmetric(rows.T @ self.around(rows))
+    def scatter(self, rows: Array, series: Series = ONE) -> Array:
+        """Sum the tapered products of rows (n, k), of each series by itself: (k, k)."""
+        return symmetric(rows.T @ self.around(rows, series=series))
 
-    def around(self, rows: Array, power: int = 1) -> Array:
+    def around(self, rows: Array, power: int = 1, series: Series = ONE) -> Array:
         """Sum the rows (n, ...) around each, with the weights of their lags to a power: (n, ...).
 
-        It is a convolution, whose cost does not grow with the lags.
+        Rows of other series are far from all of these.
         """
+        return np.concatenate([self._around(rows[own], power) for own in series])
+
+    def _around(self, rows: Array, power: int) -> Array:
+        """Sum by a convolution, whose cost does not grow with the lags."""
         taper, length = self.weights() ** power, next_fast_len(len(rows) + self.lags, real=True)
         both = np.zeros((length, *[1] * (rows.ndim - 1)))  # zeros keep the ends of the rows apart
         both.flat[: taper.size], both.flat[length - self.lags :] = taper, taper[:0:-1]

@@ -25,6 +25,7 @@ from implicit_delta.models.model import FittedModel
 from implicit_delta.models.outputs import is_formable
 from implicit_delta.models.processes import processes_of
 from implicit_delta.models.reducers import scatter_of
+from implicit_delta.models.sources import strata_of
 
 Correction: TypeAlias = Literal["HC0", "HC1", "HC2", "HC3", "CR0", "CR1", "CR1S", "CR2"]
 
@@ -155,7 +156,8 @@ class Sandwich:
         """Make the covariance of influences, (n, K) to (K, K)."""
         if self.hac is not None:
             check_bytes(rows.shape[1], FEWER)
-            return self.factor * self.hac.scatter(model.weights.counts[:, None] * rows)
+            weighted = model.weights.counts[:, None] * rows
+            return self.factor * self.hac.scatter(weighted, strata_of(model))
         total = self.factor * _scatter(rows, model.weights.counts, self.clusters)
         for way, factor in self.crossed:
             total = total + factor * _scatter(rows, model.weights.counts, way)
@@ -315,6 +317,8 @@ def rows_of(
     function = getattr(model.rows, "loglik", None)  # of `DifferencedRows`
     if function is not None:
         function = getattr(model.rows.outputs, "residuals", function)  # which have a sign
+    strata = strata_of(model)
+    series = np.repeat(np.arange(float(len(strata))), [own.stop - own.start for own in strata])
     return Rows(
         model.n,
         None if np.all(model.weights.counts == 1) else model.weights.counts,
@@ -329,6 +333,7 @@ def rows_of(
         outcomes if outcomes is not None and outcomes.size == model.n else None,
         fit,
         None if codes is not None or function is None else partial(function, model.theta),
+        series if sandwich.hac is not None and len(strata) > 1 else None,
     )
 
 

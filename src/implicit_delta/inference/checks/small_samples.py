@@ -231,7 +231,7 @@ def _moments(sandwich: Sandwich, model: FittedModel, directions: Array) -> tuple
     """Mean of the variance estimate over the truth, and its degrees of freedom, (K,) each."""
     if sandwich.hac is not None:
         hat = Hat.of(model, gauss_newton_root(model), directions, clustered=False)
-        expected, df = _of_series(hat, sandwich.hac)
+        expected, df = _of_series(hat, sandwich.hac, strata_of(model))
         return sandwich.factor * expected, df
     if sandwich.clusters is None:
         found = leverage_of(model, directions, 0.0)
@@ -248,7 +248,7 @@ def _moments(sandwich: Sandwich, model: FittedModel, directions: Array) -> tuple
     return np.maximum(total, 0.0), fewest
 
 
-def _of_series(hat: Hat, hac: HAC) -> tuple[Array, Array]:
+def _of_series(hat: Hat, hac: HAC, series: tuple[slice, ...]) -> tuple[Array, Array]:
     r"""Mean and degrees of freedom of :math:`f' K f` with K the kernel, for noise without memory.
 
     The form is that of K S, with S as in `leverage`: :math:`\mathrm{diag}(|a_i|^2) - B N B'`.
@@ -257,7 +257,8 @@ def _of_series(hat: Hat, hac: HAC) -> tuple[Array, Array]:
     squares = np.concatenate([unit.squares for unit in units])
     columns = [[unit.pulled(k) for unit in units] for k in range(squares.shape[1])]
     pulled = np.stack([np.concatenate(column) for column in columns], axis=-1)
-    smooth, spread, N = hac.around(pulled), hac.around(squares, power=2), hat.taken
+    smooth, spread = (hac.around(own, power, series) for own, power in ((pulled, 1), (squares, 2)))
+    N = hat.taken
     gram = N @ np.einsum("nrk,nsk->krs", pulled, smooth)
     mean = np.sum(squares, axis=0) - np.trace(gram, axis1=1, axis2=2)
     square = np.sum(squares * spread, axis=0) + np.einsum("kij,kji->k", gram, gram)
