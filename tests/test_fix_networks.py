@@ -98,7 +98,7 @@ def jax_line(**options):
 
 
 WAYS = {
-    "fix": lambda model: model.fix({j: 0.0 for j in range(KEPT, 20)}),
+    "fix": lambda model: model.fix(dict.fromkeys(range(KEPT, 20), 0.0)),
     "constrain": lambda model: model.constrain(
         constraints={"type": "eq", "fun": lambda theta: np.asarray(theta)[KEPT:]}
     ),

@@ -359,11 +359,13 @@ def test_names_go_through_pipelines():
     frame = FRAME[["age", "dose"]]
     steps = PolynomialFeatures(2, include_bias=False), StandardScaler()
     pipe = make_pipeline(*steps, LinearRegression()).fit(frame, REAL)
-    names = ("age", "dose", "age^2", "age dose", "dose^2", "intercept")
+    made = ("age", "dose", "age^2", "age dose", "dose^2")
+    names = (*(f"standardscaler({name})" for name in made), "intercept")
     assert idm.from_sklearn(pipe, frame, REAL).names == names
     inner = make_pipeline(PolynomialFeatures(1, include_bias=False), LinearRegression())
     outer = make_pipeline(StandardScaler(), inner).fit(frame, REAL)
-    assert idm.from_sklearn(outer, frame, REAL).names == ("age", "dose", "intercept")
+    scaled = ("standardscaler(age)", "standardscaler(dose)", "intercept")
+    assert idm.from_sklearn(outer, frame, REAL).names == scaled
     unnamed = make_pipeline(FunctionTransformer(np.square), LinearRegression())
     X = frame.to_numpy()
     assert idm.from_sklearn(unnamed.fit(X, REAL), X, REAL).names == ("x0", "x1", "intercept")

@@ -27,6 +27,7 @@ from implicit_delta.models.penalty import Penalty, Ridge
 from implicit_delta.models.prediction import InCoordinates
 from implicit_delta.models.restricted import Restricted
 from implicit_delta.models.sklearn.copies import pipeline_copy
+from implicit_delta.models.sklearn.names import names_behind
 from implicit_delta.models.sklearn.prediction import SklearnPredictor, response_of
 from implicit_delta.models.sklearn.selection import refuse_supervised
 from implicit_delta.models.sklearn.table import (
@@ -111,7 +112,8 @@ def from_sklearn(
             refuse_supervised(pipeline, X, y)
             X = _transformed(pipeline, X)
         features, labels = _features(last, X)
-        labels = _names_behind(pipelines, table, features.shape[1]) or labels
+        if pipelines:
+            labels = names_behind(pipelines, table, features.shape[1])
         n = len(features)
         _check_targets(y, n)
         weights = observation_weights(sample_weight, n, weight_kind, "sample_weight")
@@ -196,20 +198,6 @@ def _read(pipelines: list[Any], last: Any, data: Any) -> Array:
 
 def _transformed(pipeline: Any, X: Any) -> Any:
     return pipeline[:-1].transform(X) if len(pipeline.steps) > 1 else X
-
-
-def _names_behind(pipelines: list[Any], table: Any, width: int) -> list[str]:
-    """Names that the steps of pipelines give to their columns; none if some step gives no names."""
-    names = getattr(table, "columns", None)
-    if not pipelines:
-        return []
-    try:
-        for pipeline in pipelines:
-            names = pipeline[:-1].get_feature_names_out(names) if len(pipeline) > 1 else names
-    except (AttributeError, NotImplementedError, ValueError):
-        return []
-    found = [] if names is None else [str(name) for name in names]
-    return found if len(found) == len(set(found)) == width else []
 
 
 # By a part of the name of an estimator, the first that fits.
