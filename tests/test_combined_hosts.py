@@ -192,3 +192,69 @@ def test_fixing_and_profiling_a_sum_of_hosts():
     )
     again = fixed.release()
     np.testing.assert_allclose(again.theta, model.theta, rtol=1e-6)
+
+
+def of_counts(**options):
+    return idm.from_statsmodels(poisson(**options).fit())
+
+
+def by_function():
+    def loglik(th):
+        return COUNTS * (DESIGN @ th) - np.exp(DESIGN @ th)
+
+    return idm.from_loglik(loglik, start={"const": 0.0, "x1": 0.0, "x2": 0.0})
+
+
+def of_line():
+    return idm.from_statsmodels(sm.OLS(LINE, DESIGN).fit())
+
+
+def line_by_function():
+    names = {"const": 0.0, "x1": 0.0, "x2": 0.0}
+    return idm.from_residuals(lambda th: LINE - DESIGN @ th, start=names)
+
+
+def of_classes():
+    return idm.from_sklearn(LogisticRegression(C=0.5, tol=1e-10).fit(X, BINARY), X, BINARY)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (of_counts, of_counts),
+        (of_counts, by_function),
+        (by_function, of_counts),
+        (of_line, line_by_function),
+        (of_classes, of_classes),
+    ],
+)
+def test_data_of_a_library_do_not_count_twice(one, other):
+    with pytest.warns(idm.ImplicitDeltaWarning, match="count twice"):
+        one() + other()
+
+
+def test_other_outcomes_of_the_same_design_are_other_data():
+    """Warnings are errors."""
+    again = np.random.default_rng(3).permutation(COUNTS)
+    other = sm.GLM(again, DESIGN, family=sm.families.Poisson())
+    of_counts() + idm.from_statsmodels(other.fit())
+    of_counts() + of_line()
+    ones, few = np.ones(4), np.array([0.0, 0.0, 0.0, 1.0])
+    tiny = [sm.GLM(few, ones, family=sm.families.Poisson()).fit() for _ in range(2)]
+    idm.from_statsmodels(tiny[0]) + idm.from_statsmodels(tiny[1])
+
+
+def test_residuals_that_a_covariance_mixes_are_whitened_by_hand():
+    L = np.linalg.cholesky(0.5 + 0.5 * np.eye(N))
+
+    def residuals(th):
+        return LINE - DESIGN @ np.array([th.a, th.x1, th.x2])
+
+    start = {"a": 0.0, "x1": 0.0, "x2": 0.0}
+    mixed = idm.from_residuals(residuals, start=start, sigma=L @ L.T)
+    with pytest.raises(idm.UnsupportedModelError, match=r"np.linalg.solve\(np.linalg.cholesky"):
+        mixed + idm.measurement(x1=(0.5, 0.01))
+    white = idm.from_residuals(lambda th: np.linalg.solve(L, residuals(th)), start=start)
+    np.testing.assert_allclose(white.theta, mixed.theta, rtol=1e-6)
+    model = white + idm.measurement(x1=(0.5, 0.01))
+    assert idm.infer(model, "x1").standard_error < 0.01

@@ -29,15 +29,20 @@ from implicit_delta.models.processes import processes_of
 from implicit_delta.models.redraws import on_the_way
 from implicit_delta.models.refit_fixed import fitted_again
 from implicit_delta.models.rows import DifferencedRows
-from implicit_delta.models.same_data import columns_in, unwrapped
+from implicit_delta.models.same_data import columns_in, have_equal_slopes, unwrapped
 from implicit_delta.models.sharded.at_hand import AtHand
 from implicit_delta.models.sharded.described import OutputFacts, outputs_of_shard
 from implicit_delta.models.sharded.rows import SumOver
 from implicit_delta.models.sharded.shard import Shard
+from implicit_delta.models.sigma import MIXED
 from implicit_delta.models.sources import Source
 from implicit_delta.models.space import Space
 from implicit_delta.models.weights import Weights
 
+WHITEN = (
+    ", which its covariance matrix mixes. Take this into the function instead of `sigma=`: "
+    "`np.linalg.solve(np.linalg.cholesky(matrix), residuals(theta))` are residuals of rows"
+)
 RESERVED = {"model", "rows", "evaluation", "noise", "training", "initialization", "drift", "total"}
 
 
@@ -221,7 +226,7 @@ def _obstacle(model: FittedModel) -> str:
     if pseudo:
         return f"with {pseudo} its terms are no log-densities"
     if model.facts.no_rows:
-        return "its terms are not those of rows"
+        return f"its terms are not those of rows{WHITEN if model.facts.no_rows == MIXED else ''}"
     if model.penalty.early_stop:
         return "its training stopped early. Use `polish(model)` before"
     if processes_of(model).is_collective:
@@ -286,14 +291,19 @@ def _check_other_data(models: Sequence[FittedModel], labels: Sequence[str]) -> N
                     f"{labels[j]} and {labels[k]} are the same data, which would count twice. Add "
                     "models of independent data sets; for repetitions of rows use `weights=`."
                 )
-            shared = _data(one) == _data(other) and one.n == other.n
-            if shared and _data(one):
+            if one.n == other.n and _have_same_data(one, other):
                 warn(
                     f"{labels[j]} and {labels[k]} use the same arrays of numbers, and a sum takes "
                     "data sets for independent of each other: data that are in both count twice, "
                     "and the standard errors are too small. Write one log-likelihood for them.",
                     ImplicitDeltaWarning,
                 )
+
+
+def _have_same_data(one: FittedModel, other: FittedModel) -> bool:
+    """Compare the arrays of two functions, or the rows where one model is no such function."""
+    columns = _data(one), _data(other)
+    return columns[0] == columns[1] if all(columns) else have_equal_slopes(one, other)
 
 
 def _data(model: FittedModel) -> set[str]:

@@ -3,13 +3,21 @@
 import hashlib
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from implicit_delta.core.types import Array
+from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.models.inside import Inside
 from implicit_delta.models.named_theta import Spoken
+from implicit_delta.models.objective import objective_of
 
+if TYPE_CHECKING:
+    from implicit_delta.models.model import FittedModel
+
+ALIKE = 1e-6  # of one less the cosine: rows that differ by a thousandth, more than differences do
+BY_CHANCE = 1e-2  # probability of equal rows above which nothing is said
 DEEPEST = 3  # functions that call functions of the user that hold the data
 
 
@@ -20,6 +28,32 @@ def columns_in(function: Any, n: int) -> set[str]:
     columns say nothing.
     """
     return {digest for value in _held(function, DEEPEST) for digest in _digests(value, n)}
+
+
+def have_equal_slopes(one: "FittedModel", other: "FittedModel") -> bool:
+    """Whether rows of two models of the same parameters have the same derivatives, in this order.
+
+    Constants of a log-likelihood are not in these, and a noise variance is a factor of all. False
+    if other rows of the same kinds could agree by chance.
+    """
+    names, others = one.space.names or (), other.space.names or ()
+    if one.n != other.n or set(names) != set(others):
+        return False
+    theta, order = np.asarray(one.theta), [names.index(name) for name in others]
+    v = objective_of(one).units * np.random.default_rng(0).uniform(0.5, 1.5, one.d)
+    try:
+        here = one.terms_along(theta, v[:, None])[:, 0]
+        there = other.terms_along(theta[order], v[order, None])[:, 0]
+    except (ImplicitDeltaError, ArithmeticError, ValueError):  # outside of what the other allows
+        return False
+    lengths = np.linalg.norm(here) * np.linalg.norm(there)
+    return bool(here @ there > (1 - ALIKE) * lengths > 0 and _chance(here) < BY_CHANCE)
+
+
+def _chance(values: Array) -> float:
+    """Probability that a draw with replacement from some rows has each where it is."""
+    counts = np.unique(np.round(values / np.abs(values).max(), 6), return_counts=True)[1]
+    return float(np.exp(counts @ np.log(counts / values.size)))
 
 
 def unwrapped(function: Any) -> Any:
