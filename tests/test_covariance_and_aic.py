@@ -80,3 +80,23 @@ def test_unknown_log_likelihoods(model):
         assert model().aic
     with pytest.raises(idm.UnsupportedModelError, match=r"^BIC .*results\.bic"):
         assert model().bic
+
+
+@pytest.mark.parametrize("variance", [None, 1.0])
+def test_criteria_of_a_covariance_of_the_observations(variance):
+    """The density of the data is that of one normal vector."""
+    from scipy.stats import multivariate_normal
+
+    rng = np.random.default_rng(6)
+    design = np.column_stack([np.ones(40), rng.normal(size=(40, 2))])
+    sigma = np.diag(np.linspace(1, 2, 40)) + 0.3
+    y = design @ [1.0, 0.5, -0.3] + rng.multivariate_normal(np.zeros(40), sigma)
+    model = idm.from_residuals(
+        lambda th: y - design @ th, start=np.zeros(3), sigma=sigma, variance=variance
+    )
+    apart = y - design @ model.theta
+    scale = variance or apart @ np.linalg.solve(sigma, apart) / 40
+    loglik = multivariate_normal(design @ model.theta, scale * sigma).logpdf(y)
+    count = 3 + (variance is None)
+    assert np.isclose(model.aic, 2 * count - 2 * loglik, rtol=1e-10)
+    assert np.isclose(model.bic, np.log(40) * count - 2 * loglik, rtol=1e-10)

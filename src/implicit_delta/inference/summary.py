@@ -110,7 +110,7 @@ def covariance_of(model: FittedModel) -> Array:
 
 def criterion_of(model: FittedModel, name: str) -> float:
     """AIC or BIC, if the log-likelihood is known; see `FittedModel.aic`."""
-    model.facts.require_rows()
+    model.facts.require_terms()
     if not model.rows.symmetric:
         model.objective(model.theta)  # which says why there is none
     found = float(getattr(FitStatistics.of(model), name))
