@@ -75,10 +75,9 @@ def _by_differences(f: Callable[[Array], Any], theta: Array, units: Array) -> Ar
             "there. Is the estimate at the edge of psi's domain?"
         ) from None
     rows = derivative.value.copy()
+    rows[constant_beside(value, theta, units, rows)] = 0.0  # differences of small steps settle
     doubt = ratio(np.linalg.norm(derivative.error, axis=1), np.linalg.norm(rows, axis=1))
     if np.max(doubt) > UNCERTAIN:
-        rows[constant_beside(value, theta, units, rows)] = 0.0
-        doubt = ratio(np.linalg.norm(derivative.error, axis=1), np.linalg.norm(rows, axis=1))
         still = _noise(value, theta, units, center, Derivative(rows, derivative.error))
         rows[still], doubt[still] = 0.0, 0.0
         _check_certain(rows, derivative.error, doubt, center)
