@@ -68,3 +68,19 @@ def test_a_value_at_which_the_predictor_overflows_is_refused_with_its_cause(valu
     model = idm.from_statsmodels(sm.GLM(draw(rng, 0.1 * u), X, family=family).fit())
     with pytest.raises(idm.NotAMaximumError, match="not finite at the given parameters"):
         model.fix(values)
+
+
+@pytest.mark.parametrize("slope", [0.1, 0.3])
+@pytest.mark.parametrize("kind", ["logit", "gamma"])
+def test_a_slope_of_calendar_years_is_bounded(kind, slope):
+    """At the bound it is an offset."""
+    rng, u, X = years(0)
+    family, draw = OUTCOMES[kind]
+    y = draw(rng, slope * u)
+    results = sm.GLM(y, X, family=family).fit()
+    half = float(results.params["year"]) / 2
+    rest = sm.GLM(y, X[["c", "x"]], family=family, offset=half * u).fit()
+    bounded = idm.from_statsmodels(results).constrain(bounds={"year": (None, half)})
+    assert bounded.theta[1] == pytest.approx(half, rel=1e-12)
+    error = np.sqrt(bounded.covariance[2, 2])
+    assert error == pytest.approx(rest.bse["x"], rel=1e-5)

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares, minimize
 
 from implicit_delta.core.types import Array
-from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
-from implicit_delta.models.constraints import Constraints
+from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, NotAMaximumError
+from implicit_delta.models.constraints import Active, Chart, Constraints
 from implicit_delta.models.coordinates import active_constraints, restricted, slope_inside
 from implicit_delta.models.maximum import maximum_of, nearby_maximum
 from implicit_delta.models.objective import objective_of
@@ -39,7 +39,12 @@ def constrained_maximum(model: "FittedModel") -> Array:
     free = None if constraints.equal.any() else _unconstrained(model)
     found = free
     if free is None or not constraints.holds(free):
-        found = _finished(model, _sequential(model, constraints))
+        try:
+            found = _finished(model, _sequential(model, constraints))
+        except (ConvergenceError, NotAMaximumError):
+            found = None if free is None else _along_violated(model, constraints, free)
+            if found is None:
+                raise
     assert found is not None
     return np.clip(found, *box(constraints, found))  # rounding errors
 
@@ -74,6 +79,36 @@ def _unconstrained(model: "FittedModel") -> Array | None:
         return nearby_maximum(model) if differenced else maximum_of(model)[0]
     except (ImplicitDeltaError, ArithmeticError, ValueError):
         return None
+
+
+def _along_violated(model: "FittedModel", constraints: Constraints, free: Array) -> Array | None:
+    """Hold what the unconstrained maximum violates, and finish from there; None if that fails.
+
+    A search in natural units goes astray where these are far from those of the curvature, such as
+    in a polynomial of calendar years.
+    """
+    rows = np.flatnonzero(constraints.violation(free) > 0)
+    value = constraints.value(free)[rows]
+    sides = np.where(value < constraints.low[rows], -1, 1)
+    active = Active(constraints, rows, sides, np.zeros(rows.size))
+    try:
+        here = _placed(model, free)
+        chart = active.chart(free, objective_of(here).units)
+        if chart is None or not chart.free.size:
+            return None
+        theta = chart.point(maximum_of(restricted(_placed(model, _onto(here, chart)), chart))[0])
+        return _finished(model, theta) if constraints.holds(theta) else None
+    except (ImplicitDeltaError, ArithmeticError, ValueError):
+        return None
+
+
+def _onto(model: "FittedModel", chart: Chart) -> Array:
+    """Point of a chart that costs least of the objective, to second order."""
+    point = chart.point(chart.coordinates(model.theta))
+    along = chart.push(point, np.eye(chart.size))
+    pulled = along.T @ model.information(model.theta, np.column_stack([along, model.theta - point]))
+    z = np.linalg.solve(pulled[:, :-1], pulled[:, -1])
+    return chart.point(chart.coordinates(point) + z)
 
 
 def _sequential(model: "FittedModel", constraints: Constraints) -> Array:
