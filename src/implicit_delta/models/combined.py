@@ -375,7 +375,8 @@ def _fitted(
     model = FittedModel(
         start, rows, weights, joint_penalty(models, places, start.size), space, facts
     )
-    return fitted_again(model.at(constrained_maximum(model)))
+    found = model.at(constrained_maximum(model))
+    return fitted_again(found) if any(source.is_scaled for source in sources) else found
 
 
 def _is_scaled(model: FittedModel) -> bool:
