@@ -111,19 +111,26 @@ def gmm(
         return Solved(_least(system, start, weighting), weighting)
     theta = _least(system, start, np.eye(q) if first is None else first)
     W = inverse_scatter(scatter(theta))
+    if weighting == "iterated":
+        theta, W = _settled(system, scatter, theta, W)
     theta = _least(system, theta, W)
-    for _ in range(MOST_ROUNDS if weighting == "iterated" else 0):
-        before, W = theta, inverse_scatter(scatter(theta))
-        theta = _least(system, theta, W)
-        if _length(theta - before, theta, system.units(theta)) < SETTLED:
-            break
-    else:
-        if weighting == "iterated":
-            raise ConvergenceError(
-                f"Iterated GMM did not settle within {MOST_ROUNDS} rounds. Use "
-                'weighting="two-step", or give other equations or another `start=`.'
-            )
     return Solved(theta, W, hansen_of(system.total(theta), W, theta.size))
+
+
+def _settled(system: System, scatter: Scatter, theta: Array, W: Array) -> tuple[Array, Array]:
+    """Climb and weigh by turns until neither changes the other: theta (d,) and W (q, q).
+
+    Each climb takes one step at least, so that the rounds need not end at rounding; the last does.
+    """
+    for _ in range(MOST_ROUNDS):
+        before, theta = theta, _climbed(system, theta, cholesky(W, lower=False))
+        W = inverse_scatter(scatter(theta))
+        if _length(theta - before, theta, system.units(theta)) < SETTLED:
+            return theta, W
+    raise ConvergenceError(
+        f"Iterated GMM did not settle within {MOST_ROUNDS} rounds. Use "
+        'weighting="two-step", or give other equations or another `start=`.'
+    )
 
 
 def hansen_of(total: Array, W: Array, d: int) -> Hansen:
@@ -214,23 +221,9 @@ def _solver(slope: Array) -> Callable[[Array], Array]:
 def _least(system: System, start: Array, W: Array) -> Array:
     """Minimize ``M' W M`` to rounding: least squares, then Gauss-Newton steps."""
     half = cholesky(W, lower=False)  # H'H = W
-
-    def slope(theta: Array) -> Array:
-        return np.asarray(half @ system.slope(theta).value)
-
-    squares = Squares(
-        lambda theta: half @ system.total(theta),
-        lambda theta: (slope(theta), np.zeros(theta.size)),
-    )
-    try:
-        found = climb(Objective(residuals=squares), start)
-    except (ValueError, LinAlgError) as error:
-        raise ConvergenceError(_no_root(str(error))) from None
-    if not found.converged:
-        raise ConvergenceError(_no_root(found.message))
-    theta, size, units = found.x, np.inf, system.units(start)
+    theta, size, units = _climbed(system, start, half), np.inf, system.units(start)
     for _ in range(MOST_STEPS):
-        step = -_solver(slope(theta))(half @ system.total(theta))
+        step = -_solver(half @ system.slope(theta).value)(half @ system.total(theta))
         smaller = _length(step, theta, units)
         if not smaller < 0.9 * size:
             break
@@ -238,6 +231,21 @@ def _least(system: System, start: Array, W: Array) -> Array:
     if not size < STUCK:
         raise ConvergenceError(_no_root(f"the last step is {size:.1g} standard errors long"))
     return np.asarray(theta)
+
+
+def _climbed(system: System, start: Array, half: Array) -> Array:
+    """Minimize ``|H M|^2`` by least squares, (d,)."""
+    squares = Squares(
+        lambda theta: half @ system.total(theta),
+        lambda theta: (half @ system.slope(theta).value, np.zeros(theta.size)),
+    )
+    try:
+        found = climb(Objective(residuals=squares), start)
+    except (ValueError, LinAlgError) as error:
+        raise ConvergenceError(_no_root(str(error))) from None
+    if not found.converged:
+        raise ConvergenceError(_no_root(found.message))
+    return found.x
 
 
 def _large_root(system: System, start: Array) -> Array:
