@@ -29,7 +29,7 @@ class Nearby:
     ----------
     steps : WarmSteps
     model : FittedModel
-        In whose units differences are taken.
+        With whose steps differences are taken.
     short : bool
         Whether a single difference over a short step is as good as a slope of more care.
     score : (d,) array
@@ -56,7 +56,8 @@ class Nearby:
         """
         assert ascent.scale is not None
         theta, score, d = np.asarray(model.theta), model.score(model.theta), model.d
-        off = objective_of(model).short_score(theta, objective_of(model).units) - score
+        local = objective_of(model)
+        off = local.short_score(theta, local.short_steps) - score
         short = bool(np.linalg.norm(ascent.scale.half_transpose(off)) < SHORT_ENOUGH)
         found = cls(WarmSteps.of(theta, ascent.scale), model, short, score)
         if not shared or d > replicates or model.n * d > MOST_NUMBERS:
@@ -79,8 +80,8 @@ class Nearby:
         """Step to the maximum of a replicate, (d,), if it is close by; whether that is certain."""
         slope: Callable[[Array], Array] = replicate.score
         if self.short:
-            local, units = objective_of(replicate), objective_of(self.model).units
-            slope = partial(local.short_score, units=units)
+            steps = objective_of(self.model).short_steps
+            slope = partial(objective_of(replicate).short_score, steps=steps)
         with contextlib.suppress(*NOT_THERE), np.errstate(all="ignore"):
             return self.steps.maximum(slope, self.first(replicate), self._metric(replicate))
         return None

@@ -13,6 +13,7 @@ from implicit_delta.calculus.differentiate import (
     LOUD,
     balanced_step,
     central_differences,
+    central_slopes,
     differentiate,
     second_differences,
 )
@@ -332,13 +333,17 @@ class LoglikObjective:
         if self.rows.scores is not None:
             return self.score(theta)
         step = max(ROUGH_STEP, balanced_step(self.noise))
-        slopes, _ = central_differences(self.parts, theta, step * self.units)
+        slopes = central_slopes(self.parts, theta, step * self.units)
         return slopes if np.all(np.isfinite(slopes)) else self.score(theta)
 
-    def short_score(self, theta: Array, units: Array) -> Array:
+    @property
+    def short_steps(self) -> Array:
+        return balanced_step(self.noise) * self.units
+
+    def short_score(self, theta: Array, steps: Array) -> Array:
         if self.rows.scores is not None:
             return self.score(theta)
-        return central_differences(self.parts, theta, balanced_step(self.noise) * units)[0]
+        return central_slopes(self.parts, theta, steps)
 
     def terms_along(self, theta: Array, v: Array) -> Array:
         if self.rows.scores is None:

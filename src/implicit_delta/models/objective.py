@@ -84,7 +84,11 @@ class RowObjective:
             return self.score(theta)
         return self.rows.rough_score(theta, self.weights.values) - self.penalty.score(theta)
 
-    def short_score(self, theta: Array, units: Array) -> Array:
+    @property
+    def short_steps(self) -> Array:
+        return self.units  # no differences are taken
+
+    def short_score(self, theta: Array, steps: Array) -> Array:
         return self.score(theta)
 
     def information(self, theta: Array, v: Array) -> Array:

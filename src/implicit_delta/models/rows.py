@@ -261,8 +261,12 @@ class LocalObjective(Protocol):
     def rough_score(self, theta: Array) -> Array:
         """Gradient to about 1e-5 of a standard error, where that is cheaper."""
 
-    def short_score(self, theta: Array, units: Array) -> Array:
-        """Gradient; if by differences, one over a small part of each of these units."""
+    @property
+    def short_steps(self) -> Array:
+        """Steps of single differences at theta, (d,), whose units and noise these tell."""
+
+    def short_score(self, theta: Array, steps: Array) -> Array:
+        """Gradient; if by differences, a single one over each of these steps."""
 
     def information(self, theta: Array, v: Array) -> Array:
         """Minus the Hessian of the objective times v, (d,) or (d, k)."""
