@@ -320,6 +320,8 @@ def test_a_search_that_gets_stuck_names_kinks_and_single_precision():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(100, 2)), rng.laplace(size=100)
     with pytest.raises(idm.ConvergenceError, match=r"stuck.*kinks.*single precision"):
+        idm.from_loglik(lambda b: -abs(y - X @ b), start=np.ones(2), max_calls=10_000)
+    with pytest.raises(idm.ConvergenceError, match="3000 calls.*kinks.*single precision"):
         idm.from_loglik(lambda b: -abs(y - X @ b), start=np.ones(2))
 
 

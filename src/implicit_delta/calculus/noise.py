@@ -38,10 +38,11 @@ def noise_of(f: Function, x: Array, step: Array, looks: int = 2, alike: float = 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> f = lambda x: np.exp(x) + 1e-6 * rng.normal(size=1)
-    >>> bool(0.5e-6 < noise_of(f, np.zeros(1), np.array([0.01]), looks=6)[0] < 2e-6)
+    >>> f = lambda x: np.exp(x) + 1e-6 * rng.normal(size=500)
+    >>> noise = noise_of(f, np.zeros(1), np.array([0.01]), looks=6)
+    >>> bool(0.8e-6 < np.sqrt(np.mean(noise**2)) < 1.2e-6)
     True
-    >>> bool(noise_of(np.exp, np.zeros(1), np.array([0.01]), looks=3)[0] < 1e-12)
+    >>> bool(noise_of(np.exp, np.zeros(1), np.array([0.01]), looks=6)[0] < 1e-12)
     True
     """
     table = np.array([f(x + k * step) for k in range(-looks, looks + 1)])

@@ -68,7 +68,8 @@ class Limited:
             f"at an end. The objective has risen from {self.first:.6g} to {self.best:.6g}, at "
             f"{np.array2string(np.asarray(self.theta), precision=6, threshold=8)} (`error.theta`). "
             "Usual causes: a start far away, a solution at infinity (separated classes, a variance "
-            "that goes to zero), a function that is periodic in a parameter, or one that is noisy. "
+            "that goes to zero), nearly redundant parameters, a function that is periodic in a "
+            "parameter, or one that is noisy or has kinks (absolute errors, single precision). "
             "Go on from there, `start=error.theta`; allow more, "
             f"`max_calls={10 * self.most:.0f}`; or give other starts."
         )

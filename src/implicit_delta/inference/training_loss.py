@@ -10,7 +10,7 @@ SAME = 1e-4  # relative: two moves of psi that are those of the log-likelihood
 REASON = (
     "psi is the training loss, or a multiple of it: training has made it as small as it gets on "
     "these rows, so that it does not respond to the parameters (its model part vanishes) and is "
-    "optimistic for new rows. "
+    "optimistic for new rows."
 )
 ADVICE = (
     "Evaluate rows that were held out, `Average(lambda m: loss_by_row(m, held_out))`, or "
@@ -25,7 +25,7 @@ def refuse_training_loss(evaluation: Evaluation, error: ImplicitDeltaError) -> N
     except (ImplicitDeltaError, ArithmeticError):
         return
     if found:
-        raise EvaluationError(REASON + ADVICE) from error
+        raise EvaluationError(f"{REASON} {ADVICE}") from error
 
 
 def optimism_of(evaluation: Evaluation) -> float | None:

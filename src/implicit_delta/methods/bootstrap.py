@@ -8,11 +8,11 @@ import numpy as np
 
 from implicit_delta.core.arguments import as_seed
 from implicit_delta.core.clusters import Clusters
-from implicit_delta.core.findings import present
+from implicit_delta.core.findings import present, report
 from implicit_delta.core.limits import DENSE_LIMIT
 from implicit_delta.core.thresholds import FEW_REPLICATES
 from implicit_delta.core.types import Array
-from implicit_delta.errors import UnsupportedModelError
+from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.base import (
@@ -220,7 +220,11 @@ class Bootstrap(Method):
         rest = evaluation(at_rest.x) - evaluation.value
         passes = model.rows.passes
         with progress_for(model, "bootstrap", int(self.replicates) * GRADIENTS * (2 * model.d + 1)):
-            outcomes = (single or refit).run(seed, int(self.replicates), self.n_jobs)
+            try:
+                outcomes = (single or refit).run(seed, int(self.replicates), self.n_jobs)
+            except ConvergenceError:
+                report([few])  # few units are the usual cause
+                raise
         seen_here = model.rows.passes - passes
         values = [outcome.psi for outcome in outcomes if outcome.psi is not None]
         failures = [outcome.failure for outcome in outcomes if outcome.psi is None]

@@ -303,7 +303,9 @@ def _fitted_from(
         check_repeatable_beside(rows.loglik, np.array(model.theta), "loglik")
         if rows_of(model).scores is not None:
             _bending_right(model)
-        causes = sign_question(_climbing(model)) or ("got stuck" in str(error)) * OTHER_CAUSES
+        causes = (
+            sign_question(_climbing(model, most / 3)) or ("got stuck" in str(error)) * OTHER_CAUSES
+        )
         causes = causes or idle_at(model.rows.terms, np.array(model.theta), model.space.names)
         raise (ConvergenceError(f"{error} {causes}") if causes else error) from error
     warn_of_sign(_climbing(model), fitted)

@@ -122,6 +122,7 @@ def from_residuals(
 
     Examples
     --------
+    >>> import numpy as np
     >>> x = np.arange(5.0)
     >>> y = np.array([0.1, 0.9, 2.2, 2.9, 4.1])
     >>> model = from_residuals(lambda b: y - b[0] - b[1] * x, start=[0, 0])

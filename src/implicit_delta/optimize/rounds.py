@@ -36,9 +36,12 @@ def in_rounds(objective: Objective, start: Array, maximizer: Maximizer | None) -
             if left < STALLED:
                 return _ended(objective, end, left, iterations, evaluations)
         found = maximizer.maximize(replace(objective, scale=scale), x)
+        stuck = np.array_equal(x, found.x)
         x, iterations = found.x, iterations + found.iterations
         evaluations += found.evaluations
         if not found.converged:
+            if stuck:
+                break
             continue
         if scale is None:
             return replace(found, iterations=iterations, evaluations=evaluations)

@@ -5,9 +5,10 @@ import numpy as np
 from implicit_delta.core.findings import Finding
 from implicit_delta.errors import EvaluationError
 from implicit_delta.inference.checks.case import Case
-from implicit_delta.inference.training_loss import ADVICE, optimism_of
+from implicit_delta.inference.training_loss import ADVICE, REASON, optimism_of
 from implicit_delta.linalg.arrays import ratio
 
+VANISHES = 1e-3  # of the whole error: what the parameters add is what the search has left
 BLUR_WARNS, BLUR_REFUSES = 0.01, 0.1  # of a standard error, by which psi itself is uncertain
 
 
@@ -16,6 +17,11 @@ def training_loss(case: Case) -> Finding | None:
     optimism = None if case.model is None else optimism_of(case.evaluation)
     if optimism is None:
         return None
+    vanishes = np.sqrt(np.diag(case.response.covariance)) <= VANISHES * case.errors
+    if np.all(vanishes):
+        return Finding(
+            "error", "training_loss", REASON, optimism, remedies=(ADVICE,), error=EvaluationError
+        )
     return Finding(
         "warn",
         "training_loss",
