@@ -508,7 +508,7 @@ class LoglikObjective:
             fall = -float(np.sum(rise(theta + FAR * step) + rise(theta - FAR * step)))
             if abs(fall / FAR**2 - 1) <= FOLLOWS:
                 return 0.0
-            # Differences of high order of a smooth L all but vanish over half the step; noise stays.
+            # Over half the steps next to nothing is left of a smooth L, and all of noise.
             found = 0.0
             for reach in (FAR, FAR / 2):
                 found = float(noise_of(rise, theta, reach / LOOKS * step, LOOKS)[0])
