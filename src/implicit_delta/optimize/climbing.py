@@ -1,7 +1,6 @@
-"""The way to a maximum: from one start or several, by what is known of the objective."""
+"""Climb to a maximum by what is known of the objective."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,26 +8,22 @@ import numpy as np
 from implicit_delta.core.calls import Limited
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError
-from implicit_delta.linalg.arrays import ratio
 from implicit_delta.optimize.base import Maximizer
 from implicit_delta.optimize.derivative_free import nelder_mead
 from implicit_delta.optimize.least_squares import LOST, least_squares
 from implicit_delta.optimize.objective import Maximum, Objective
 from implicit_delta.optimize.rounds import in_rounds
 
-ALIKE, CLOSE = 1e-3, 0.1  # nats, and units: two maxima are one and the same
-
 
 def climb(
     objective: Objective,
     start: Array,
     *,
-    starts: Sequence[Array] = (),
     max_calls: int | None = None,
     tolerance: float = 0.01,
     maximizer: Maximizer | None = None,
 ) -> Maximum:
-    """Climb from a start, and from others, to the highest maximum that they lead to.
+    """Climb from a start to the maximum that it leads to.
 
     Residuals by Levenberg-Marquardt with geodesic acceleration; with a gradient in rounds of
     L-BFGS, each scaled by the curvature where the last one ended, or beyond `CHEAP_LIMIT` variables
@@ -38,10 +33,8 @@ def climb(
     ----------
     objective : Objective
     start : (d,) array
-    starts : sequence of (d,) arrays
-        Further starts. What they lead to is in `others` of the result, lower maxima last.
     max_calls : int, optional
-        Evaluations of the objective, or of its residuals, from each start.
+        Evaluations of the objective, or of its residuals.
     tolerance : float
         Standard errors that may be left where noise allows no better: beyond, the search has not
         converged.
@@ -59,51 +52,6 @@ def climb(
     >>> climb(Objective(residuals=squares), np.ones(1)).x.round(4)
     array([4.0298])
     """
-    found = [_climbed(objective, p, max_calls, tolerance, maximizer) for p in (start, *starts)]
-    if len(found) == 1:
-        return found[0]
-    if objective.residuals is None:
-        found = [replace(one, value=float(objective.value(one.x))) for one in found]
-    return highest(found, _units(objective, max(found, key=lambda one: one.value).x))
-
-
-def highest(found: Sequence[Maximum], units: Array) -> Maximum:
-    """Keep the highest maximum, with the others that differ from it, lower ones last.
-
-    What has not converged counts only where nothing has.
-    """
-    ordered = sorted(found, key=lambda m: (m.converged, m.value), reverse=True)
-    distinct: list[Maximum] = []
-    for other in ordered:
-        if not any(is_same(other, known, units) for known in distinct):
-            distinct.append(other)
-    return replace(distinct[0], others=tuple(m for m in distinct[1:] if m.converged))
-
-
-def is_same(one: Maximum, other: Maximum, units: Array) -> bool:
-    """Whether two maxima are one: as high, and within a fraction of a unit, (d,)."""
-    close = np.max(abs(one.x - other.x) / units) < CLOSE
-    return bool(close and abs(one.value - other.value) < ALIKE)
-
-
-def _units(objective: Objective, x: Array) -> Array:
-    """Length of each variable over which the objective falls by about one, (d,), if it is known."""
-    if objective.residuals is not None:
-        bends = np.sum(objective.residuals.jacobian(x)[0] ** 2, axis=0)
-    elif objective.curvature is not None:
-        bends = abs(np.diag(objective.curvature(x, np.eye(x.size))))
-    else:
-        bends = np.zeros(x.size)
-    return ratio(1.0, np.sqrt(bends), otherwise=np.inf)
-
-
-def _climbed(
-    objective: Objective,
-    start: Array,
-    max_calls: int | None,
-    tolerance: float,
-    maximizer: Maximizer | None,
-) -> Maximum:
     if objective.residuals is None:
         limited = Limited(objective.value, max_calls or math.inf, _as_it_is)
         objective = replace(objective, value=limited)

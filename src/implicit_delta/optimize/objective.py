@@ -98,8 +98,6 @@ class Maximum:
         Reason for stopping.
     distance : float
         Standard errors that are left, where that is known.
-    others : tuple of Maximum
-        Maxima that other starts led to, lower ones last.
     """
 
     x: Array
@@ -110,4 +108,3 @@ class Maximum:
     gradient_norm: float = math.nan
     message: str = ""
     distance: float = math.nan
-    others: "tuple[Maximum, ...]" = ()

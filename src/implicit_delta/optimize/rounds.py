@@ -92,7 +92,7 @@ def _ended(
 ) -> Maximum:
     return Maximum(
         x=x,
-        value=math.nan,
+        value=float(objective.value(x)),
         iterations=iterations,
         evaluations=evaluations,
         converged=True,
