@@ -44,6 +44,11 @@ class Limited:
     best: float = -np.inf
     theta: Array | None = None
 
+    @property
+    def left(self) -> float:
+        """Calls that may still be made."""
+        return self.most - self.made
+
     def __call__(self, theta: Array) -> Any:
         """Call the function, unless the calls are spent."""
         if self.made >= self.most:

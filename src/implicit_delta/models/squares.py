@@ -78,7 +78,7 @@ class LeastSquares:
         model = self.model(theta, Noise(self.first_noise(theta), np.inf))
         return model if space is None else replace(model, space=space)
 
-    def limited(self, most: int) -> "LeastSquares":
+    def limited(self, most: float) -> "LeastSquares":
         """Let the residuals be called so often, for a search."""
         calls = Limited(self.function, most, self.height_of, "the residuals")
         traced = is_traced(self.derivative)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from implicit_delta.calculus.differentiate import SETTLED
 from implicit_delta.calculus.tracing import trace_terms
 from implicit_delta.calculus.units import sizes
-from implicit_delta.core.calls import is_spent
+from implicit_delta.core.calls import Limited, is_spent
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.linalg.arrays import symmetric
@@ -18,12 +18,13 @@ from implicit_delta.models.constrained_fit import box, constrained_maximum
 from implicit_delta.models.loglik_rows import rows_of
 from implicit_delta.models.noise import Noise
 from implicit_delta.models.restarts import best_draws, draw_starts, without_effect
-from implicit_delta.models.squares import LeastSquares, trace_agrees, unit_columns
+from implicit_delta.models.squares import MARGIN, LeastSquares, trace_agrees, unit_columns
 from implicit_delta.models.starts import Optimum, best_of
 from implicit_delta.models.traced_loglik import TracedScore
 from implicit_delta.optimize import Objective, Squares, climb
 
 MOST_ALTERNATIONS = 50
+FIRST_SHARE = 5 / 6  # of the calls, for the search from the start that was given
 FORWARD = 2.0**-26  # of the size of a parameter: the root of rounding, for one difference
 ROUGH = 1e-8  # of a column: the error of such a difference
 LONGER = 100.0  # times that step: what changes with it is an error of the difference
@@ -110,41 +111,47 @@ class Fit:
             return best
         least = self.start.size / 2 + 2 * np.log(self.problem.weights.values.size)
         height = -np.inf if best is None else self.problem.height(best) + least
-        try:
-            for other in self.others():
-                if self.problem.height(other) > height:
-                    best, height = other, self.problem.height(other)
-        except ConvergenceError as error:  # the calls are spent: what was found is the answer
-            failure = error
+        for other in self.others():
+            if self.problem.height(other) > height:
+                best, height = other, self.problem.height(other)
+        if best is None and is_spent(failure):
+            return self.minimum(failure.theta)  # type: ignore[union-attr]
         if best is None:
             raise self._failed(failure)
         return best
 
+    def within(self, share: float) -> "Fit":
+        """The same search, in a share of the calls that are left."""
+        calls = self.problem.function
+        assert isinstance(calls, Limited)
+        return replace(self, problem=self.problem.limited(np.ceil(share * calls.left)))
+
     def _first(self) -> tuple[Array | None, Exception | str]:
         """Find the minimum from the start, if it is one, and what is wrong or doubtful about it."""
         try:
-            found = self.minimum(self.start)
+            found = self.within(FIRST_SHARE).minimum(self.start)
             doubt = self.doubt(found)
             return found if doubt in PROPER else None, doubt
         except (ImplicitDeltaError, ArithmeticError) as error:
             return None, error
 
     def _failed(self, failure: Exception | str) -> Exception:
-        if is_spent(failure) or not isinstance(failure, ConvergenceError | str):
-            return failure  # type: ignore[return-value]
+        if not isinstance(failure, ConvergenceError | str):
+            return failure
         parts = (failure, without_effect(self.drawn[1], self.names), NOWHERE)
         return ConvergenceError(" ".join(str(text) for text in parts if text))
 
     def others(self) -> Iterator[Array]:
         """Proper minima that other starts lead to, the most promising start first."""
-        points = [self._improved(point) for point in self.drawn[0]]
+        try:
+            points = [self._improved(point) for point in self.drawn[0]]
+        except ConvergenceError:  # the calls are spent
+            return
         for point in best_draws(lambda x: -self.problem.squares(x), points):
             try:
-                found = self.minimum(np.clip(point, *self.limits))
+                found = self.within(1 / 2).minimum(np.clip(point, *self.limits))
                 doubt = self.doubt(found)
-            except Failures as error:
-                if is_spent(error):
-                    raise
+            except Failures:
                 continue
             if doubt in PROPER:
                 yield found
@@ -249,11 +256,13 @@ class Fit:
         """
         if self.problem.l2 > 0 or self.problem.is_exact(theta):
             return ""
-        along, root = self.problem.directions(theta), np.sqrt(self.problem.weights.values)
-        rows = root[:, None] * self.problem.jacobian(theta) @ along
+        along = self.problem.directions(theta)
+        rows, error = self.problem.weighted_slopes(theta, self.problem.weights.values)
+        rows, error = rows @ along, error @ abs(along)
         rows, lengths = unit_columns(np.where(np.all(np.isfinite(rows), axis=0), rows, 0.0))
         left, values, right = np.linalg.svd(rows, full_matrices=False)
-        k = int(np.sum(values > SETTLED * np.sqrt(lengths.size)))
+        unknown = MARGIN * np.linalg.norm(error / lengths)  # as in the search (Weyl)
+        k = int(np.sum(values > max(SETTLED * np.sqrt(lengths.size), unknown)))
         if k < theta.size == lengths.size and self._rank_elsewhere(along) > k:
             return FLAT  # at a bound of another one a parameter may well lose its effect
         left, steps = left[:, :k], along @ (right[:k].T / values[:k] / lengths[:, None])
