@@ -86,7 +86,8 @@ class PsiDrift:
     constant factor only (with decrements down to 0.005, psi still had 0.08 standard errors to go).
 
     Where the Hessian is not positive the climb leads away from a saddle, and a drift by the
-    Gauss-Newton matrix says little about where to: psi itself has to stand still for some steps.
+    Gauss-Newton matrix says little about where to: psi itself has to stand still for some steps,
+    with a decrement below the tolerance.
     """
 
     model: FittedModel
@@ -139,7 +140,8 @@ class PsiDrift:
     def _look(self, here: FittedModel, evaluation: Evaluation, step: Array) -> bool:
         self.last = last = Look.at(here, evaluation, step)
         logger.info("polish: %d passes. %s", self.model.rows.passes, last)
-        sure = self.converges if last.curvature == "hessian" else self.quiet >= QUIET
+        at_rest = self.quiet >= QUIET and self.decrement <= self.tolerance
+        sure = self.converges if last.curvature == "hessian" else at_rest
         return sure and bool(np.max(last.drift) <= self.tolerance)
 
     def _small(self, move: Array, errors: Array) -> bool:
