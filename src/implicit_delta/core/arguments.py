@@ -96,6 +96,15 @@ def as_rate(optimizer: Any) -> float:
     )
 
 
+def refuse_masked(values: Any, name: str) -> None:
+    """Refuse an array with masked values: its rows would count."""
+    if np.ma.is_masked(values):
+        raise ValueError(
+            f"{name}(theta) returned an array with {np.ma.count_masked(values)} masked values. Use "
+            "the rows that are known alone, `y.compressed()`, and the same rows of everything else."
+        )
+
+
 def count_terms(values: Any, name: str) -> int:
     """Return n if the values are n finite terms; explain what is wrong otherwise."""
     terms = np.asarray(values)

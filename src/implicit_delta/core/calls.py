@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from implicit_delta.core.types import Array
-from implicit_delta.errors import ConvergenceError
+from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 
 FEWEST, HESSIANS = 3000, 30  # calls, and second differences of d parameters, that a search may take
 
@@ -43,6 +43,7 @@ class Limited:
     first: float = -np.inf
     best: float = -np.inf
     theta: Array | None = None
+    shape: tuple[int, ...] = ()
 
     @property
     def left(self) -> float:
@@ -60,11 +61,18 @@ class Limited:
         return found
 
     def _note(self, theta: Array, found: Any) -> None:
+        values = np.asarray(found, dtype=np.float64)
+        if self.theta is not None and values.shape != self.shape:
+            raise UnsupportedModelError(
+                f"{self.name[0].upper()}{self.name[1:]} returned {values.size} values, and "
+                f"{self.shape[0]} at other parameters. Rows must not depend on the parameters: a "
+                "row that is left out has to count in another way, such as by a term of its own."
+            )
         with np.errstate(all="ignore"):
-            height = float(self.height(theta, np.asarray(found, dtype=np.float64)))
-        self.first = height if self.made == 1 else self.first
+            height = float(self.height(theta, values))
+        self.first = height if self.theta is None else self.first
         if self.theta is None or height > self.best:
-            self.best, self.theta = height, theta
+            self.best, self.theta, self.shape = height, theta, values.shape
 
     def spent(self) -> ConvergenceError:
         """Say how far the search got; the error carries the best point."""

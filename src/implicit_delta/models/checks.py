@@ -9,7 +9,7 @@ import numpy as np
 
 from implicit_delta.calculus.differentiate import differentiate
 from implicit_delta.calculus.units import sizes
-from implicit_delta.core.arguments import count_terms
+from implicit_delta.core.arguments import count_terms, refuse_masked
 from implicit_delta.core.rounding import eps_of, sum_rounding
 from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
@@ -37,7 +37,9 @@ STALE = (
 
 def check_repeatable(function: Callable[[Array], Any], point: Array, name: str) -> Any:
     """Call a function (d,) to (n,) twice; return the result, in its type, if it is the same."""
-    first = np.array(function(point.copy()))
+    found = function(point.copy())
+    refuse_masked(found, name)
+    first = np.array(found)
     count_terms(first, name)
     _refuse_random(difference(first, np.asarray(function(point.copy()))), name)
     return first
@@ -86,7 +88,9 @@ def difference(first: Array, second: Array) -> str:
     if np.array_equal(first, second, equal_nan=True):
         return ""
     same = max(SAME, sum_rounding(first.size, eps_of(first)))
-    first = first.astype(np.float64)
+    first, second = first.astype(np.float64), second.astype(np.float64)
+    if np.array_equal(first, second, equal_nan=True):  # wider types
+        return ""
     with np.errstate(invalid="ignore"):
         gap = np.nan_to_num(abs(first - second), nan=np.inf)[first != second].max()
     size = float(np.max(abs(first[np.isfinite(first)]), initial=0.0))

@@ -285,6 +285,10 @@ def _goal(model: "FittedModel", constraints: Constraints) -> Array:
         corner = np.where(steep, np.where(rise > 0, high, low), model.theta)
         if not np.all(np.isfinite(corner)) or not constraints.holds(corner):
             raise
+        there = _placed(model, np.asarray(corner))
+        still = slope_inside(there, there.theta) * np.sign(rise) >= 0
+        if not (np.all(still[steep]) and there.objective(corner) > model.objective(model.theta)):
+            raise
         return np.asarray(corner)
 
 

@@ -11,7 +11,7 @@ from implicit_delta.calculus.differentiate import differentiate
 from implicit_delta.calculus.functions import Derivative
 from implicit_delta.calculus.tracing import trace
 from implicit_delta.calculus.units import LOST, moving_lengths
-from implicit_delta.core.arguments import Counter
+from implicit_delta.core.arguments import Counter, refuse_masked
 from implicit_delta.core.rounding import sum_rounding
 from implicit_delta.core.types import Array
 from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
@@ -172,8 +172,9 @@ def as_rows(values: Array) -> Array:
 
 def checked_rows(function: Callable[[Array], Any], point: Array) -> Array:
     """Call the equations twice; return their rows (n, q) if there is one row per observation."""
-    first: Any = np.array(function(point.copy()))
-    d = point.size
+    found = function(point.copy())
+    refuse_masked(found, "equations")
+    first, d = np.array(found), point.size
     if first.ndim == 0 or (first.ndim == 1 and d > 1):
         raise ValueError(
             f"equations(theta) returned shape {first.shape}, but must return one row per "

@@ -151,10 +151,12 @@ def from_residuals(
         problem = with_traced_jacobian(problem, point)
         noise = problem.noise(point)
     else:
-        points = [point] if starts is None else points_of(given, problem.start_model(point, space))
+        drawn = given - 1 if isinstance(given, int) else 0
+        several = not (starts is None or drawn)
+        points = points_of(given, problem.start_model(point, space)) if several else [point]
         most = most_calls(max_calls, point.size)
         with naming_best_point(layout):
-            problem, optima, noise = fitted(problem, points, space.names, most)
+            problem, optima, noise = fitted(problem, points, space.names, most, drawn)
         point = optima[0].theta
         if jacobian is not None:  # at a start of zeros or ones a wrong one may be right
             check_derivative(residuals, jacobian, point, "jacobian")

@@ -9,7 +9,7 @@ from implicit_delta.calculus.units import moving_lengths
 from implicit_delta.core.types import Array
 
 SEED = 0  # the same call has the same answer
-DRAWS, CLIMBS = 40, 4  # points that are looked at, and the best of them that are climbed from
+CLIMBS, DRAWS = 4, 10  # points that are climbed from, and looked at for each of these
 FARTHER = (1.0, 0.3, 3.0, 10.0)  # lengths: parameters are known to an order of magnitude
 NO_EFFECT = (
     "At `start=` {names} {have} no effect: no slope shows where to go. Start where every parameter "
@@ -18,7 +18,7 @@ NO_EFFECT = (
 
 
 def draw_starts(
-    rows: Callable[[Array], Array], start: Array, low: Array, high: Array
+    rows: Callable[[Array], Array], start: Array, low: Array, high: Array, climbs: int = CLIMBS
 ) -> tuple[list[Array], NDArray[np.bool_]]:
     """Draw points around a start and around zero, and tell which parameters matter at the start.
 
@@ -43,7 +43,7 @@ def draw_starts(
     matters = np.asarray(np.any(moved, axis=1))
     scales = np.where(matters, first, second), np.maximum(first, second)
     boxed, points = np.isfinite(low) & np.isfinite(high), []
-    for k in range(DRAWS):  # around the start and around zero, by each scale and distance
+    for k in range(DRAWS * climbs):  # around the start and around zero, by each scale and distance
         step = FARTHER[k // 2 % 4] * scales[k // 8 % 2] * rng.standard_normal(start.size)
         within = rng.uniform(np.where(boxed, low, 0.0), np.where(boxed, high, 1.0))
         point = np.where(boxed & (k % 3 == 0), within, (start if k % 2 else 0.0) + step)
@@ -60,7 +60,9 @@ def idle_at(rows: Callable[[Array], Array], start: Array, names: tuple[str, ...]
         return ""
 
 
-def best_draws(objective: Callable[[Array], float], points: list[Array]) -> list[Array]:
+def best_draws(
+    objective: Callable[[Array], float], points: list[Array], climbs: int = CLIMBS
+) -> list[Array]:
     """Keep the highest of some points, the best first."""
     values = []
     for point in points:
@@ -70,7 +72,7 @@ def best_draws(objective: Callable[[Array], float], points: list[Array]) -> list
         except (ArithmeticError, ValueError, RuntimeError):
             values.append(-np.inf)
     order = np.argsort(-np.nan_to_num(np.array(values), nan=-np.inf), kind="stable")
-    return [points[k] for k in order[:CLIMBS] if np.isfinite(values[k])]
+    return [points[k] for k in order[:climbs] if np.isfinite(values[k])]
 
 
 def without_effect(matters: NDArray[np.bool_], names: tuple[str, ...] | None) -> str:

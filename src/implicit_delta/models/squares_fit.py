@@ -17,7 +17,7 @@ from implicit_delta.linalg.arrays import symmetric
 from implicit_delta.models.constrained_fit import box, constrained_maximum
 from implicit_delta.models.loglik_rows import rows_of
 from implicit_delta.models.noise import Noise
-from implicit_delta.models.restarts import best_draws, draw_starts, without_effect
+from implicit_delta.models.restarts import CLIMBS, best_draws, draw_starts, without_effect
 from implicit_delta.models.squares import MARGIN, LeastSquares, trace_agrees, unit_columns
 from implicit_delta.models.starts import Optimum, best_of
 from implicit_delta.models.traced_loglik import TracedScore
@@ -51,30 +51,40 @@ Fitted = tuple[LeastSquares, tuple[Optimum, ...], Noise]
 Failures = (ImplicitDeltaError, ArithmeticError, ValueError)
 
 
-def fitted(problem: LeastSquares, starts: Sequence[Array], names: Names, most: int) -> Fitted:
+def fitted(
+    problem: LeastSquares, starts: Sequence[Array], names: Names, most: int, drawn: int = 0
+) -> Fitted:
     """Fit from one start or more, by a traced Jacobian where that can be had and holds at the end.
+
+    Beside those that are given, ``drawn`` starts in the scale of the problem.
 
     Returns the problem with that Jacobian, the minima (the least first), and the noise.
     """
     if problem.derivative is None and trace_terms(problem.function, starts[0]) is not None:
         try:
             exact = replace(problem, derivative=TracedScore(problem.function))
-            found = _fitted(exact, starts, names, most)
+            found = _fitted(exact, starts, names, most, drawn)
             if trace_agrees(exact, found[1][0].theta):
                 return found
         except Failures as error:  # differences tell what is wrong
             if is_spent(error):
                 raise
-    return _fitted(problem, starts, names, most)
+    return _fitted(problem, starts, names, most, drawn)
 
 
-def _fitted(problem: LeastSquares, starts: Sequence[Array], names: Names, most: int) -> Fitted:
+def _fitted(
+    problem: LeastSquares, starts: Sequence[Array], names: Names, most: int, drawn: int
+) -> Fitted:
+    points = list(starts)
+    if drawn:
+        points += Fit(problem, starts[0], names).promising(drawn)
+
     def search(start: Array) -> tuple[Array, float]:
         fit = Fit(problem.limited(most), start, names)
-        theta = fit.searched() if len(starts) == 1 else fit.minimum(start)
+        theta = fit.searched() if len(starts) == 1 and start is starts[0] else fit.proper()
         return theta, problem.height(theta)
 
-    optima = best_of(search, starts, problem.units)
+    optima = best_of(search, points, problem.units)
     theta, noise = Fit(problem, optima[0].theta, names).with_noise(optima[0].theta)
     return problem, (replace(optima[0], theta=theta), *optima[1:]), noise
 
@@ -141,15 +151,28 @@ class Fit:
         parts = (failure, without_effect(self.drawn[1], self.names), NOWHERE)
         return ConvergenceError(" ".join(str(text) for text in parts if text))
 
+    def proper(self) -> Array:
+        """Solve from the start, for a minimum that may be taken as it is."""
+        best, failure = self._first()
+        if best is None:
+            raise self._failed(failure)
+        return best
+
+    def promising(self, count: int) -> list[Array]:
+        """Draw starts in the scale of the problem, and keep the best after a few steps."""
+        points = draw_starts(self.problem.recalled, self.start, *self.limits, count)[0]
+        improved = [np.clip(self._improved(point), *self.limits) for point in points]
+        return best_draws(lambda x: -self.problem.squares(x), improved, count)
+
     def others(self) -> Iterator[Array]:
         """Proper minima that other starts lead to, the most promising start first."""
         try:
-            points = [self._improved(point) for point in self.drawn[0]]
+            points = self.promising(CLIMBS)
         except ConvergenceError:  # the calls are spent
             return
-        for point in best_draws(lambda x: -self.problem.squares(x), points):
+        for point in points:
             try:
-                found = self.within(1 / 2).minimum(np.clip(point, *self.limits))
+                found = self.within(1 / 2).minimum(point)
                 doubt = self.doubt(found)
             except Failures:
                 continue

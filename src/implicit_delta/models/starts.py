@@ -13,11 +13,9 @@ from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.models.constrained_fit import box
 from implicit_delta.models.named_theta import flattened
+from implicit_delta.models.restarts import best_draws, draw_starts
 
 SAME, NEAR = 1e-3, 0.1  # of the objective, and in natural units: one and the same optimum
-SEED = 0  # the same call has the same answer
-TRIES = 20  # points drawn for each start: the log-likelihood need not be finite everywhere
-WIDE = 1.0  # standard deviation of random starts, in the size of a parameter or one
 
 logger = logging.getLogger("implicit_delta")
 
@@ -107,7 +105,8 @@ def spelled_optima(optima: Sequence[Optimum]) -> str:
     if twins:
         text += (
             f"; {twins} of the others as high as the best: usually the same maximum with "
-            "components exchanged; order them by a constraint, such as m1 <= m2"
+            "components exchanged, or a sign or a phase changed; a bound or a constraint, such as "
+            "m1 <= m2, leaves one of them"
         )
     rest = [other for other in optima[1:] if not _as_high(optima[0], other)]
     if rest:
@@ -140,23 +139,13 @@ def _checked(start: Any, number: int, model: Any) -> Array:
 
 
 def _drawn(model: Any, count: int) -> list[Array]:
-    """Draw points around the start, within the bounds, where the log-likelihood is finite."""
-    rng, start = np.random.default_rng(SEED), np.array(model.theta)
+    """Draw points in the scale of the terms, and keep the highest that are within the bounds."""
+    start = np.array(model.theta)
     low, high = np.full(model.d, -np.inf), np.full(model.d, np.inf)
     if model.space.constraints is not None:
         low, high = box(model.space.constraints, start)
-    boxed = np.isfinite(low) & np.isfinite(high)
-    within = np.where(boxed, low, 0.0), np.where(boxed, high, 1.0)
-    points = []
-    for _ in range(count * TRIES):
-        around = start + WIDE * np.maximum(abs(start), 1.0) * rng.standard_normal(model.d)
-        point = np.clip(np.where(boxed, rng.uniform(*within), around), low, high)
-        with np.errstate(all="ignore"):
-            finite = np.isfinite(model.objective(point))
-        points += [point] if finite else []
-        if len(points) == count:
-            break
-    return points
+    points, _ = draw_starts(model.rows.terms, start, low, high, count)
+    return best_draws(model.objective, points, count)
 
 
 def _distinct(found: list[Optimum], units: Array) -> tuple[Optimum, ...]:

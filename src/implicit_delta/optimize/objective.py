@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from implicit_delta.core.types import Array
 
 
@@ -76,6 +78,10 @@ class Objective:
     residuals: Squares | None = None
     noise: float = 0.0
     value_noise: float = 0.0
+
+    def error_of(self, value: float) -> float:
+        """Rounding error of a value, and four standard deviations of its noise."""
+        return 8 * float(np.finfo(float).eps) * abs(value) + 4 * self.value_noise
 
 
 @dataclass(frozen=True)

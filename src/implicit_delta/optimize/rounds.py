@@ -21,11 +21,13 @@ FINISHED = 1e-7  # of a standard error: what is left for the worst evaluation to
 STALLED = 1e-4  # of a standard error: what rounding in the objective may leave
 MOST_STEPS = 10  # of Newton's method, with one curvature
 SHRINKS = 0.5  # what a Newton step leaves, at most
+PARTS = 0.5 ** np.arange(6)  # of a Newton step
 CONVEX = "the gradient vanishes where the objective curves upward."
 
 
 def in_rounds(objective: Objective, start: Array, maximizer: Maximizer | None) -> Maximum:
     """Climb, with Newton steps at the end; without a scale beyond `CHEAP_LIMIT` variables."""
+    assert objective.gradient is not None
     if maximizer is None:
         maximizer = IN_ROUNDS if start.size <= CHEAP_LIMIT else newton_krylov
     x, iterations, evaluations = start, 0, 0
@@ -35,11 +37,16 @@ def in_rounds(objective: Objective, start: Array, maximizer: Maximizer | None) -
             end, left = finished(objective, x, scale, max(FINISHED, objective.noise))
             if left < STALLED:
                 return _ended(objective, end, left, iterations, evaluations)
+            x = _leap(objective, x, scale, maximizer.max_distance)
         found = maximizer.maximize(replace(objective, scale=scale), x)
         stuck = np.array_equal(x, found.x)
         x, iterations = found.x, iterations + found.iterations
         evaluations += found.evaluations
         if not found.converged:
+            if stuck and scale is not None and at_maximum:
+                left = float(np.linalg.norm(scale.half_transpose(objective.gradient(x))))
+                if left**2 / 2 <= objective.error_of(objective.value(x)):
+                    return _ended(objective, x, left, iterations, evaluations)
             if stuck:
                 break
             continue
@@ -51,6 +58,23 @@ def in_rounds(objective: Objective, start: Array, maximizer: Maximizer | None) -
     left = found.gradient_norm if found.converged and at_maximum else math.nan
     message = CONVEX if found.converged and not at_maximum else found.message
     return replace(found, iterations=iterations, converged=False, message=message, distance=left)
+
+
+def _leap(objective: Objective, x: Array, scale: Factor, reach: float) -> Array:
+    """Step along Newton's direction where it is too long for a round.
+
+    The whole step or a part of it, whichever first keeps half of the rise that it promises.
+    """
+    assert objective.gradient is not None
+    slope = objective.gradient(x)
+    size = float(np.linalg.norm(scale.half_transpose(slope)))
+    if not reach < size < math.inf:
+        return x
+    step, here = scale.solve(slope), objective.value(x)
+    for part in PARTS:
+        if objective.value(x + part * step) - here >= part * size**2 / 2:
+            return np.asarray(x + part * step)
+    return x
 
 
 def finished(

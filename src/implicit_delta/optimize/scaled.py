@@ -42,8 +42,7 @@ class ScaledObjective:
     @property
     def noise(self) -> float:
         """The rounding error of a rise, or four standard deviations of its noise."""
-        rounding = 8 * float(np.finfo(float).eps) * (abs(self.offset) + abs(self.best_rise))
-        return rounding + 4 * self.problem.value_noise
+        return self.problem.error_of(abs(self.offset) + abs(self.best_rise))
 
     def point(self, z: Array) -> Array:
         """Return x."""

@@ -121,6 +121,8 @@ class Probe:
         One random flat direction stands for all: on average it has an equal share of each.
         """
         values, vectors = self._below(self._limit())
+        if not values.size:
+            return 0.0, 0.0
         vectors[1::2] *= -1  # the vectors of the recurrence are residuals, of alternating sign
         mix = vectors @ vectors[0]
         count = max(1.0, self.size * float(mix @ mix))
