@@ -124,3 +124,29 @@ def test_starts_find_the_frequency_of_a_sinusoid(seed):
     for starts in (10, 20):
         model = idm.from_residuals(residuals, start=start, starts=starts)
         assert abs(model.theta.w) == pytest.approx(3.3, abs=0.05)
+
+
+@pytest.mark.parametrize("start", [{"V": 1.0, "K": 1.0}, {"V": 1.0, "K": 10.0}])
+@pytest.mark.parametrize("entry", ["loglik", "residuals", "starts"])
+def test_a_fit_stays_within_its_bounds(entry, start):
+    """A solver may never return from beyond them."""
+    rng = np.random.default_rng(2)
+    x = np.linspace(0.1, 5, 25)
+    y = 3 * x / (0.15 + x) + rng.normal(0, 0.3, 25)
+    beyond = []
+
+    def residuals(theta):
+        beyond.extend(np.flatnonzero([theta[0] < 0, theta[1] < 0]))
+        return y - theta[0] * x / (theta[1] + x)
+
+    bounds = {"V": (0, None), "K": (0, None)}
+    if entry == "loglik":
+        model = idm.from_loglik(
+            lambda th: -((residuals(th) / 0.3) ** 2) / 2, start=start, bounds=bounds
+        )
+    else:
+        starts = {"starts": 5} if entry == "starts" else {}
+        model = idm.from_residuals(residuals, start=start, bounds=bounds, **starts)
+    found = model.theta.K
+    assert found == pytest.approx(0.16842863, rel=1e-5)
+    assert not beyond

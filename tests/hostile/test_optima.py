@@ -24,7 +24,7 @@ BOUNDS = {"w": (0.05, 0.95), "m1": (-5, 5), "m2": (-5, 5)}
 def test_exchanged_components_are_named():
     model = idm.from_loglik(mixture, start=START, starts=[SWAPPED], bounds=BOUNDS)
     told = spelled_optima(model.facts.optima)
-    assert "components exchanged; order them by a constraint" in told
+    assert "components exchanged, or a sign or a phase changed; a bound or a constraint" in told
     assert "lower by 0" not in told
 
 

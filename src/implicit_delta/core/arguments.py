@@ -100,8 +100,9 @@ def refuse_masked(values: Any, name: str) -> None:
     """Refuse an array with masked values: its rows would count."""
     if np.ma.is_masked(values):
         raise ValueError(
-            f"{name}(theta) returned an array with {np.ma.getmaskarray(values).sum()} masked values. Use "
-            "the rows that are known alone, `y.compressed()`, and the same rows of everything else."
+            f"{name}(theta) returned an array with {np.ma.getmaskarray(values).sum()} masked "
+            "values. Use the rows that are known alone, `y.compressed()`, and the same rows of "
+            "everything else."
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from implicit_delta.core.types import Array
+from implicit_delta.core.types import Array, Limits
 from implicit_delta.errors import ConvergenceError, UnsupportedModelError
 
 FEWEST, HESSIANS = 3000, 30  # calls, and second differences of d parameters, that a search may take
@@ -33,12 +33,16 @@ class Limited:
         Of the parameters and what the function returns: the objective, which tells the best point.
     name : str
         What the function is called in messages.
+    limits : tuple of two arrays (d,), optional
+        Bounds of the parameters. Beyond them the function is not called: it may not be defined
+        there, or take forever, and a search backs off from nan.
     """
 
     function: Callable[[Array], Any]
     most: float
     height: Callable[[Array, Array], float]
     name: str = "the function"
+    limits: Limits = None
     made: int = 0
     first: float = -np.inf
     best: float = -np.inf
@@ -55,10 +59,17 @@ class Limited:
         if self.made >= self.most:
             raise self.spent()
         self.made += 1
+        if self.theta is not None and self._is_beyond(theta):
+            return np.full(self.shape, np.nan)
         found = self.function(theta)
         if isinstance(theta, np.ndarray):
             self._note(np.array(theta), found)
         return found
+
+    def _is_beyond(self, theta: Array) -> bool:
+        if self.limits is None or not isinstance(theta, np.ndarray):
+            return False
+        return bool(np.any(theta < self.limits[0]) or np.any(theta > self.limits[1]))
 
     def _note(self, theta: Array, found: Any) -> None:
         values = np.asarray(found, dtype=np.float64)

@@ -17,7 +17,7 @@ from implicit_delta.inference.profile.constrained import without_inequalities
 from implicit_delta.inference.vanishing import Vanished, vanished
 from implicit_delta.linalg.arrays import symmetric
 from implicit_delta.models.boundaries import fixed_by_constraints
-from implicit_delta.models.constrained_fit import box
+from implicit_delta.models.constraints import box
 from implicit_delta.models.coordinates import (
     active_constraints,
     in_free_coordinates,

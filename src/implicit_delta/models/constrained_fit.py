@@ -4,12 +4,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import least_squares, minimize
 
-from implicit_delta.core.types import Array
+from implicit_delta.core.types import Array, Limits
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError, NotAMaximumError
-from implicit_delta.models.constraints import Active, Chart, Constraints
+from implicit_delta.models.constraints import Active, Chart, Constraints, box, is_single
 from implicit_delta.models.coordinates import active_constraints, restricted, slope_inside
 from implicit_delta.models.maximum import maximum_of, nearby_maximum
 from implicit_delta.models.objective import objective_of
@@ -36,7 +35,10 @@ def constrained_maximum(model: "FittedModel") -> Array:
     constraints = model.space.constraints
     if constraints is None:
         return maximum_of(model)[0]
-    free = None if constraints.equal.any() else _unconstrained(model)
+    free = None
+    if not constraints.equal.any():
+        free = _unconstrained(model, box(constraints, model.theta))
+        free = _unconstrained(model) if free is None else free
     found = free
     if free is None or not constraints.holds(free):
         try:
@@ -71,12 +73,14 @@ def checked_under_constraints(model: "FittedModel") -> "FittedModel":
     return model
 
 
-def _unconstrained(model: "FittedModel") -> Array | None:
+def _unconstrained(model: "FittedModel", limits: Limits = None) -> Array | None:
     """Find the maximum without constraints; None where there is none, or the way leads astray."""
     try:
         # Without slopes of its own a search that runs away takes thousands of calls.
         differenced = getattr(model.rows, "scores", True) is None
-        return nearby_maximum(model) if differenced else maximum_of(model)[0]
+        if differenced:
+            return nearby_maximum(model, limits)
+        return maximum_of(model, limits=limits)[0]
     except (ImplicitDeltaError, ArithmeticError, ValueError):
         return None
 
@@ -196,23 +200,6 @@ def _minimized(model: "FittedModel", constraints: Constraints, start: Array) -> 
     return np.asarray(found.x * units)
 
 
-def box(constraints: Constraints, theta: Array) -> tuple[Array, Array]:
-    """Limits of single parameters, (d,) and (d,)."""
-    rows, single = constraints.slope(theta), _single(constraints, theta)
-    low, high = np.full(theta.size, -np.inf), np.full(theta.size, np.inf)
-    for row in np.flatnonzero(single):
-        j = int(np.flatnonzero(rows[row])[0])
-        ends = sorted(end / rows[row, j] for end in (constraints.low[row], constraints.high[row]))
-        low[j], high[j] = max(low[j], ends[0]), min(high[j], ends[1])
-    return low, high
-
-
-def _single(constraints: Constraints, theta: Array) -> NDArray[np.bool_]:
-    """Rows that limit one parameter."""
-    alone = np.count_nonzero(constraints.slope(theta), axis=1) == 1
-    return np.asarray(constraints.linear & alone)
-
-
 def scaled(constraints: Constraints, theta: Array, units: Array) -> list[dict[str, Any]]:
     """Write constraints as scipy's dicts, of parameters in natural units around theta.
 
@@ -221,7 +208,7 @@ def scaled(constraints: Constraints, theta: Array, units: Array) -> list[dict[st
     """
     equal, lengths = constraints.equal, constraints.lengths(theta, units)
     lengths[lengths == 0] = 1.0
-    rest = ~_single(constraints, theta)
+    rest = ~is_single(constraints, theta)
     limits = [
         ("eq", equal & rest, 1.0, constraints.low),
         ("ineq", ~equal & rest & np.isfinite(constraints.low), 1.0, constraints.low),

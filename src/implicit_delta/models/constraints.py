@@ -702,3 +702,20 @@ def refuse_no_freedom(active: Active) -> NoReturn:
         "that could vary, and no standard error. `profile(model, psi)` has intervals that respect "
         "the constraints."
     )
+
+
+def box(constraints: Constraints, theta: Array) -> tuple[Array, Array]:
+    """Limits of single parameters, (d,) and (d,)."""
+    rows, single = constraints.slope(theta), is_single(constraints, theta)
+    low, high = np.full(theta.size, -np.inf), np.full(theta.size, np.inf)
+    for row in np.flatnonzero(single):
+        j = int(np.flatnonzero(rows[row])[0])
+        ends = sorted(end / rows[row, j] for end in (constraints.low[row], constraints.high[row]))
+        low[j], high[j] = max(low[j], ends[0]), min(high[j], ends[1])
+    return low, high
+
+
+def is_single(constraints: Constraints, theta: Array) -> NDArray[np.bool_]:
+    """Rows that limit one parameter."""
+    alone = np.count_nonzero(constraints.slope(theta), axis=1) == 1
+    return np.asarray(constraints.linear & alone)

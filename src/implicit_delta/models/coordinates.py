@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from implicit_delta.core.types import Array
+from implicit_delta.core.types import Array, Limits
 from implicit_delta.errors import NotAMaximumError, SaddlePointError, UnsupportedModelError
 from implicit_delta.models.constraints import Active, Chart, Constraints, refuse_no_freedom
 from implicit_delta.models.objective import objective_of
@@ -118,7 +118,7 @@ def explain(model: "FittedModel", error: NotAMaximumError) -> NotAMaximumError:
     return error.of_own(names, np.asarray(model.theta).tolist())
 
 
-def approached(model: "FittedModel") -> "FittedModel | None":
+def approached(model: "FittedModel", limits: Limits = None) -> "FittedModel | None":
     """Build the model close to its maximum, where that can be had cheaply."""
-    near = objective_of(model).approached()
+    near = objective_of(model).approached(limits)
     return None if near is None else replace(model, theta=near)

@@ -9,7 +9,7 @@ from implicit_delta.calculus.units import sizes
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.models.checks import Beside, mixture
-from implicit_delta.models.constrained_fit import box
+from implicit_delta.models.constraints import box
 from implicit_delta.models.coordinates import satisfies_constraints
 from implicit_delta.models.objective import objective_of
 

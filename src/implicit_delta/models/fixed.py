@@ -18,8 +18,7 @@ from implicit_delta.core.types import Array
 from implicit_delta.errors import ImplicitDeltaError
 from implicit_delta.linalg.arrays import symmetric
 from implicit_delta.linalg.solvers import stiffened
-from implicit_delta.models.constrained_fit import box
-from implicit_delta.models.constraints import Constraints, Linear, constraints_of
+from implicit_delta.models.constraints import Constraints, Linear, box, constraints_of
 from implicit_delta.models.named_theta import Layout
 from implicit_delta.models.redraws import on_the_way
 from implicit_delta.models.rows import BoundedRows

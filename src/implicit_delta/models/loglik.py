@@ -23,12 +23,8 @@ from implicit_delta.models.checks import (
     check_repeatable_beside,
     wrong_beside,
 )
-from implicit_delta.models.constrained_fit import (
-    box,
-    checked_under_constraints,
-    constrained_maximum,
-)
-from implicit_delta.models.constraints import constraints_of
+from implicit_delta.models.constrained_fit import checked_under_constraints, constrained_maximum
+from implicit_delta.models.constraints import box, constraints_of
 from implicit_delta.models.facts import Facts
 from implicit_delta.models.fit_checks import cause_beside, check_steps
 from implicit_delta.models.inside import Inside

@@ -21,9 +21,10 @@ from implicit_delta.calculus.functions import Derivative, Function
 from implicit_delta.calculus.noise import ALIKE, AUDIBLE, LOOK, noise_of
 from implicit_delta.calculus.units import bends_far, natural_units, sizes
 from implicit_delta.core.cache import LastCache
+from implicit_delta.core.calls import Limited
 from implicit_delta.core.limits import CHEAP_LIMIT
 from implicit_delta.core.progress import calls_ahead
-from implicit_delta.core.types import Array
+from implicit_delta.core.types import Array, Limits
 from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.linalg.arrays import ratio, symmetric
 from implicit_delta.linalg.solvers import Factor, factorize
@@ -593,7 +594,7 @@ class LoglikObjective:
         bends = np.maximum((ahead - behind) / (2 * step), 0.0)  # as if parameters were apart
         return metric(self.counted_rows(theta, self.weights.values), weights, bends)
 
-    def approached(self) -> Array | None:
+    def approached(self, limits: Limits) -> Array | None:
         """Climb with one difference a slope, as long as nothing but a start is known."""
         traced, d = self.rows.is_traced, self.rows.d
         given = self.rows.scores is not None and not traced
@@ -604,7 +605,8 @@ class LoglikObjective:
         rough = np.sqrt(d) * noise / balanced_step(noise)  # of a slope, in standard errors
         climb = replace(APPROACH, tolerance=max(APPROACH.tolerance, rough))
         with calls_ahead(self.rows.counter, "maximizing", STEPS * (2 * d + 2)):
-            hill = Objective(self.objective, slopes, scale=scale, value_noise=noise)
+            value = Limited(self.objective, np.inf, lambda x, found: float(found), limits=limits)
+            hill = Objective(value, slopes, scale=scale, value_noise=noise)
             found = climb.maximize(hill, self.theta)
         if not found.converged and not (noise and found.message == HIGHEST):
             return None  # it may have run away, and its units with it

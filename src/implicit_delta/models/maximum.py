@@ -10,7 +10,7 @@ import numpy as np
 from implicit_delta.core.budget import Budget
 from implicit_delta.core.limits import CHEAP_LIMIT
 from implicit_delta.core.progress import progress
-from implicit_delta.core.types import Array
+from implicit_delta.core.types import Array, Limits
 from implicit_delta.errors import (
     ConvergenceError,
     ImplicitDeltaError,
@@ -65,21 +65,25 @@ def maximum_of(
     done: Done | None = None,
     budget: float | None = None,
     spent: float = 0.0,
+    limits: Limits = None,
 ) -> tuple[Array, int]:
     """Climb from the model's theta to the maximum: theta (d,) and the number of iterations.
+
+    Beyond limits of the parameters the objective is not evaluated, except for differences.
 
     Only beyond `CHEAP_LIMIT` parameters, `done` may end it early. The budget is in passes over the
     data, of which some may be spent.
     """
-    near = nearby_maximum(model) if maximizer is None else None
+    near = nearby_maximum(model, limits) if maximizer is None else None
     if near is not None:
         return near, 1
     search = _Search(model, Budget(budget, spent), done, model.rows.passes)
     with progress("maximizing", total=budget, unit="pass") as bar, np.errstate(all="ignore"):
-        known = _by_scores(search, bar) if maximizer is None else None
+        known = _by_scores(search, bar) if maximizer is None and limits is None else None
         if known is not None:
             return known
-        found = climb(search.objective(None, bar), model.theta, maximizer=maximizer)
+        hill = search.objective(None, bar)
+        found = climb(hill, model.theta, maximizer=maximizer, limits=limits)
     if not found.converged:
         noise = objective_of(replace(model, theta=found.x)).noise
         advice = NOISY.format(noise=noise) if noise else ""
@@ -87,20 +91,20 @@ def maximum_of(
     return found.x, found.iterations
 
 
-def nearby_maximum(model: "FittedModel") -> Array | None:
+def nearby_maximum(model: "FittedModel", limits: Limits = None) -> Array | None:
     """Climb by residuals, or from where rough slopes lead; None unless that ends at a maximum."""
     with np.errstate(all="ignore"):
-        near = _least_squares(model)
-        return _from_nearby(model) if near is None else near
+        near = _least_squares(model, limits)
+        return _from_nearby(model, limits) if near is None else near
 
 
-def _least_squares(model: "FittedModel") -> Array | None:
+def _least_squares(model: "FittedModel", limits: Limits) -> Array | None:
     """Climb by residuals, where the objective is a sum of their squares; None if that fails."""
     squares = squares_of(model)
     if squares is None:
         return None
     try:
-        found = climb(Objective(residuals=squares), model.theta)
+        found = climb(Objective(residuals=squares), model.theta, limits=limits)
     except (UnsupportedModelError, ArithmeticError, ValueError):
         return None
     return found.x if found.converged and found.distance < STALLED else None
@@ -146,10 +150,10 @@ def _ridge_rows(penalty: Penalty, theta: Array) -> tuple[Array, Array]:
     return np.concatenate(values), np.vstack(slopes)
 
 
-def _from_nearby(model: "FittedModel") -> Array | None:
+def _from_nearby(model: "FittedModel", limits: Limits) -> Array | None:
     """Finish from where a cheap climb has ended, if that was close to a maximum."""
     try:
-        near = approached(model)
+        near = approached(model, limits)
         if near is None or near.d > CHEAP_LIMIT:
             return None
         scale = stiffened(symmetric(near.information(near.theta, np.eye(near.d))))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_delta.core.types import Array
+from implicit_delta.core.types import Array, Limits
 from implicit_delta.linalg.solvers import Factor
 from implicit_delta.models.curvature import refuse_saddle
 from implicit_delta.models.outer_products import OuterProducts
@@ -112,7 +112,7 @@ class RowObjective:
     def metric(self, theta: Array) -> Factor | None:
         return None
 
-    def approached(self) -> Array | None:
+    def approached(self, limits: Limits) -> Array | None:
         return None
 
     def check_saddle(self) -> None:

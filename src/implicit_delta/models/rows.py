@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta.core.clusters import Clusters
-from implicit_delta.core.types import Array
+from implicit_delta.core.types import Array, Limits
 from implicit_delta.models.constraints import Chart
 from implicit_delta.models.penalty import Penalty
 from implicit_delta.models.weights import Weights
@@ -285,8 +285,8 @@ class LocalObjective(Protocol):
     def metric(self, theta: Array) -> "Factor | None":
         """Factorize the sum of outer products of the score rows, where these are at hand."""
 
-    def approached(self) -> Array | None:
-        """Find a theta close to the maximum, where that can be had cheaply."""
+    def approached(self, limits: Limits) -> Array | None:
+        """Find a theta close to the maximum within limits, where that can be had cheaply."""
 
     def check_saddle(self) -> None:
         """Raise if the objective has a saddle here, which a Gauss-Newton matrix hides."""

@@ -12,7 +12,8 @@ from implicit_delta.core.types import Array
 from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaError, ImplicitDeltaWarning
 from implicit_delta.linalg.arrays import symmetric
-from implicit_delta.models.constrained_fit import box, constrained_maximum
+from implicit_delta.models.constrained_fit import constrained_maximum
+from implicit_delta.models.constraints import box
 from implicit_delta.models.coordinates import start_text
 from implicit_delta.models.objective import objective_of
 

@@ -14,7 +14,8 @@ from implicit_delta.core.calls import Limited, is_spent
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
 from implicit_delta.linalg.arrays import symmetric
-from implicit_delta.models.constrained_fit import box, constrained_maximum
+from implicit_delta.models.constrained_fit import constrained_maximum
+from implicit_delta.models.constraints import box
 from implicit_delta.models.loglik_rows import rows_of
 from implicit_delta.models.noise import Noise
 from implicit_delta.models.restarts import CLIMBS, best_draws, draw_starts, without_effect
@@ -119,6 +120,8 @@ class Fit:
         if not failure:
             assert best is not None
             return best
+        if is_spent(failure) and self.problem.constraints is not None:
+            self.problem.constraints.check_slopes(failure.theta)  # type: ignore[union-attr]
         least = self.start.size / 2 + 2 * np.log(self.problem.weights.values.size)
         height = -np.inf if best is None else self.problem.height(best) + least
         for other in self.others():
@@ -201,8 +204,9 @@ class Fit:
         """Climb with the simplest differences first, and end with those of known error."""
         found = None
         if self.problem.derivative is None:
-            found = climb(self._objective(noise, rough=True), start)
-        found = climb(self._objective(noise), start if found is None else found.x)
+            found = climb(self._objective(noise, rough=True), start, limits=self.limits)
+        first = start if found is None else found.x
+        found = climb(self._objective(noise), first, limits=self.limits)
         if not found.converged:
             raise ConvergenceError(
                 "The least-squares fit has not converged (sum of squares "
@@ -258,7 +262,7 @@ class Fit:
         """Take a few steps from a point: linear parameters then suit the others."""
         rough = self.problem.derivative is None
         try:
-            return climb(self._objective(1.0, rough), point, max_calls=FEW).x
+            return climb(self._objective(1.0, rough), point, max_calls=FEW, limits=self.limits).x
         except (ArithmeticError, ValueError):
             return point
 

@@ -11,7 +11,7 @@ from implicit_delta.core.labels import near_match
 from implicit_delta.core.progress import progress
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, ImplicitDeltaError
-from implicit_delta.models.constrained_fit import box
+from implicit_delta.models.constraints import box
 from implicit_delta.models.named_theta import flattened
 from implicit_delta.models.restarts import best_draws, draw_starts
 

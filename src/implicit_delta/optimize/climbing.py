@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from implicit_delta.core.calls import Limited
-from implicit_delta.core.types import Array
+from implicit_delta.core.types import Array, Limits
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.optimize.base import Maximizer
 from implicit_delta.optimize.derivative_free import nelder_mead
@@ -22,6 +22,7 @@ def climb(
     max_calls: int | None = None,
     tolerance: float = 0.01,
     maximizer: Maximizer | None = None,
+    limits: Limits = None,
 ) -> Maximum:
     """Climb from a start to the maximum that it leads to.
 
@@ -40,6 +41,9 @@ def climb(
         converged.
     maximizer : Maximizer, optional
         For the rounds, in place of those.
+    limits : tuple of two (d,) arrays, optional
+        Bounds of x, beyond which the objective counts as undefined and is not evaluated. A maximum
+        at a bound is not found.
 
     Examples
     --------
@@ -52,11 +56,12 @@ def climb(
     >>> climb(Objective(residuals=squares), np.ones(1)).x.round(4)
     array([4.0298])
     """
+    most = max_calls or math.inf
     if objective.residuals is None:
-        limited = Limited(objective.value, max_calls or math.inf, _as_it_is)
+        limited = Limited(objective.value, most, _as_it_is, limits=limits)
         objective = replace(objective, value=limited)
     else:
-        limited = Limited(objective.residuals.residuals, max_calls or math.inf, _height)
+        limited = Limited(objective.residuals.residuals, most, _height, limits=limits)
         objective = replace(objective, residuals=replace(objective.residuals, residuals=limited))
     try:
         with np.errstate(all="ignore"):

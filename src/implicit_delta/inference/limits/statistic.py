@@ -11,7 +11,8 @@ from scipy.optimize import minimize
 from implicit_delta.core.types import Array
 from implicit_delta.errors import EvaluationError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.models.constrained_fit import box, scaled
+from implicit_delta.models.constrained_fit import scaled
+from implicit_delta.models.constraints import box
 from implicit_delta.models.fixed import without_constraints
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.objective import objective_of

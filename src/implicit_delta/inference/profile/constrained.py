@@ -13,8 +13,7 @@ from implicit_delta.inference.profile.extreme import REACHED, Limits, Rows
 from implicit_delta.inference.profile.path import End
 from implicit_delta.linalg.solvers import Factor, factorize
 from implicit_delta.methods.ascent import Ascent
-from implicit_delta.models.constrained_fit import box
-from implicit_delta.models.constraints import Constraints
+from implicit_delta.models.constraints import Constraints, box
 from implicit_delta.models.coordinates import active_constraints, restricted, slope_inside
 from implicit_delta.models.fixed import without_constraints
 from implicit_delta.models.model import FittedModel
