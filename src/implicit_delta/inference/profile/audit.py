@@ -17,15 +17,15 @@ from implicit_delta.errors import ConvergenceError, EvaluationError, Unsupported
 from implicit_delta.estimate import Interval
 from implicit_delta.inference.profile.extreme import (
     Found,
-    Metric,
-    Problem,
     Trial,
     cross,
     descended,
     extreme,
     verified,
 )
-from implicit_delta.inference.profile.path import End, Values, golden_section
+from implicit_delta.inference.profile.path import golden_section
+from implicit_delta.inference.profile.problem import Metric, Problem
+from implicit_delta.inference.profile.values import End, Values
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.optimize import Objective, lbfgs
 

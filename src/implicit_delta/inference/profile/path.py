@@ -5,28 +5,18 @@ region itself: that is told apart by looking at psi ahead. Behind a pole the pat
 -1 / (psi - c), on the circle that the line and infinity make.
 """
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from dataclasses import replace
 
 import numpy as np
-from scipy.special import chdtr
 
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, EvaluationError, UnsupportedModelError
 from implicit_delta.estimate import Interval
-from implicit_delta.inference.profile.extreme import (
-    REACHED,
-    ROUNDED,
-    STATIONARY,
-    Found,
-    Point,
-    Problem,
-    extreme,
-    verified,
-)
+from implicit_delta.inference.profile.extreme import Found, extreme, verified
+from implicit_delta.inference.profile.problem import REACHED, ROUNDED, STATIONARY, Point, Problem
+from implicit_delta.inference.profile.values import End, Kind, Values, bounded_level
 
 LONGEST_STEP, SHORTEST_STEP = 1.5, 1e-3  # in r; a turn of psi within the latter is looked at
 PASSING = 1e-2  # share of the gradient of psi that may be left on the way
@@ -43,114 +33,10 @@ GOLDEN, SECTIONS = (5**0.5 - 1) / 2, 45  # a width of 4e-10
 RAYS, RAY_LOOKS = 180, 24
 STRAIGHT = 1e-6  # sine of the angle between two gradients of psi that are the same
 
-Kind: TypeAlias = Literal[
-    "quantile", "extreme", "limit", "edge", "pole", "infinite", "bound", "open"
-]
 BOTH = (-1, 1)
 
 
-@dataclass(frozen=True)
-class End:
-    """One end of an interval.
-
-    Attributes
-    ----------
-    psi : float
-    theta : (d,) array
-        Where psi is that, or close to it if psi is infinite.
-    deviance : float
-        Of theta.
-    kind : str
-        The deviance is at its ``quantile``; or it is below, and psi has an ``extreme`` there,
-        tends to a ``limit`` along a ray without end, ends with the log-likelihood at an
-        ``edge``, is ``infinite`` along such a ray, or has a ``pole``; or a constraint is a
-        ``bound`` of it; or that side was not requested and is ``open``.
-    point : Point or None
-        What is known at a quantile.
-    """
-
-    psi: float
-    theta: Array
-    deviance: float
-    kind: Kind
-    point: Point | None = None
-
-
-@dataclass(frozen=True)
-class Values:
-    """The values of psi where the root of the deviance is at most `root`.
-
-    Attributes
-    ----------
-    root : float
-    low, high : End
-        Of the path from the estimate either way.
-    others : tuple of Interval
-        What else psi is there: behind a pole, or around a second maximum of the likelihood.
-    second : float
-        Deviance of a second maximum in the region; NaN if none was met.
-    followed : float
-        Root up to which the path was followed either way.
-    """
-
-    root: float
-    low: End
-    high: End
-    others: tuple[Interval, ...] = ()
-    second: float = np.nan
-    followed: float = np.nan
-
-    @property
-    def bounded_level(self) -> float:
-        """Round down the confidence level up to which the path was followed."""
-        return bounded_level(self.followed**2)
-
-    @property
-    def ends(self) -> tuple[tuple[int, End], tuple[int, End]]:
-        """Both ends, each with its sign."""
-        return (-1, self.low), (1, self.high)
-
-    @property
-    def pieces(self) -> tuple[Interval, ...]:
-        """All values, as intervals that do not touch, in ascending order."""
-        pieces: list[Interval] = []
-        every = (Interval(self.low.psi, self.high.psi), *self.others)
-        for low, high in sorted((float(low), float(high)) for low, high in every):
-            if pieces and low <= pieces[-1].high:
-                last = pieces.pop()
-                pieces.append(Interval(last.low, max(last.high, high)))
-            else:
-                pieces.append(Interval(low, high))
-        return tuple(pieces)
-
-    @property
-    def interval(self) -> Interval:
-        """The piece that holds the estimate."""
-        return next(piece for piece in self.pieces if piece.low <= self.low.psi <= piece.high)
-
-    def end(self, sign: int) -> End:
-        """The upper or the lower end."""
-        return self.high if sign > 0 else self.low
-
-    def holds(self, psi: float, slack: float = 0.0) -> bool:
-        """Whether psi lies in one of the pieces, or close to it."""
-        return any(low - slack <= psi <= high + slack for low, high in self.pieces)
-
-    def moved(self, sign: int, ends: Iterable[End]) -> "Values":
-        """Take the most extreme of the upper (or lower) end and those that are in no piece yet."""
-        new = [end for end in ends if not self.holds(end.psi)]
-        best = max([self.end(sign), *new], key=lambda end: sign * end.psi)
-        if best is self.end(sign):
-            return self
-        return replace(self, high=best) if sign > 0 else replace(self, low=best)
-
-
-def bounded_level(deviance: float) -> float:
-    """Round down the confidence level whose quantile is this deviance."""
-    return math.floor(100 * float(chdtr(1, deviance))) / 100
-
-
-def walk(
+def follow(
     problem: Problem, roots: Sequence[float], signs: Sequence[int] = BOTH
 ) -> tuple[list[Values], list[tuple[int, Point]]]:
     """Find the values up to each of these roots, which ascend, and the points on the way."""
@@ -337,7 +223,7 @@ def _around(problem: Problem, found: list[Values], sign: int) -> list[Values]:
     if not any(cut):
         return found
     c = [v.end(-sign).psi for v, pole in zip(found, cut, strict=True) if pole][-1]
-    side = Side(problem.seen_from(c), sign)
+    side = Side(problem.with_reciprocal(c), sign)
     return [_behind(side, v, c) if pole else v for v, pole in zip(found, cut, strict=True)]
 
 
