@@ -35,6 +35,7 @@ from implicit_delta.estimate.axes import new_axes
 from implicit_delta.estimate.quantiles import joint_root
 from implicit_delta.estimate.tables import aligned, as_html, data_frame, percent
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.evaluation.evaluation import Function
 from implicit_delta.inference.checks.case import drift_of
 from implicit_delta.inference.checks.drift import of_drift
 from implicit_delta.inference.profile.constrained import Feasible, without_inequalities
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
+TURN = 2 * np.pi
 RAYS, FEWEST_RAYS = 48, 8
 TOGETHER = 3  # neighbors that the next point is extrapolated from
 FINE, CLOSE = 3e-3, 1e-2  # share of the gradient that is left before a last step; relative root
@@ -137,13 +139,13 @@ def contour(
     evaluation = Evaluation.of(whole, psi, names)
     _check_evaluation(evaluation)
     check_likelihood(whole)
-    angles = np.linspace(0, 2 * np.pi, count, endpoint=False)
+    angles = np.linspace(0, TURN, count, endpoint=False)
     with (
-        count_passes(whole, "deviance") as tick,
+        count_passes(whole, "deviance") as update,
         progress("contour", total=count * len(levels), unit="ray") as bar,
         progress_for(whole, "contour", count * len(levels) * (4 * whole.d + 6)),
     ):
-        search = _Search.of(evaluation, constraints, tick)
+        search = _Search.of(evaluation, constraints, update)
         top = search.problem.model
         if constraints is None or constraints.equal.all():
             drift = drift_of(top.score(top.theta), search.tangent, np.ones(2))
@@ -272,14 +274,14 @@ class Contour:
 
     def outline(self, confidence_level: float | None = None) -> Array:
         """Return the boundary between the rays too, (m, 2)."""
-        angles = np.linspace(0, 2 * np.pi, SMOOTH)
+        angles = np.linspace(0, TURN, SMOOTH)
         return self._places(angles, self.radius(angles, confidence_level))
 
     def radius(self, angle: ArrayLike, confidence_level: float | None = None) -> Array:
         """Interpolate how far the region extends at some angles, in standard errors."""
-        radii, turn = self.radii[self._level(confidence_level)], 2 * np.pi
-        asked = np.mod(np.asarray(angle, dtype=np.float64), turn)
-        around, values = np.append(self.angles, turn), np.append(radii, radii[0])
+        radii = self.radii[self._level(confidence_level)]
+        asked = np.mod(np.asarray(angle, dtype=np.float64), TURN)
+        around, values = np.append(self.angles, TURN), np.append(radii, radii[0])
         if self.bounded:
             return _on_chords(asked, around, values)
         return np.asarray(CubicSpline(around, values, bc_type="periodic")(asked))
@@ -335,7 +337,7 @@ class Contour:
             Passed to matplotlib's ``plot`` for the boundaries.
         """
         ax = new_axes() if ax is None else ax
-        angles = np.linspace(0, 2 * np.pi, SMOOTH)
+        angles = np.linspace(0, TURN, SMOOTH)
         for level in self.levels:
             look: dict[str, Any] = {"label": f"{percent(level)} joint", "zorder": 3} | style
             (line,) = ax.plot(*self._places(angles, self.radius(angles, level)).T, **look)
@@ -386,20 +388,21 @@ def _on_chords(asked: Array, angles: Array, radii: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Whitened:
-    """One direction of the two whitened quantities, as a function to `extreme`."""
+class _Linear:
+    """Linear functions of what two quantities differ from their estimates by."""
 
-    search: _Search
-    e: Array
+    function: Function
+    center: Array
+    coefficients: Array
 
     def value(self, theta: Array) -> Array:
-        return np.atleast_1d(self.e @ self.search.eta(theta))
+        return np.asarray(self.coefficients @ (self.function.value(theta) - self.center))
 
     def jacobian(self, theta: Array) -> Array:
-        return (self.e @ self.search.slope(theta))[None]
+        return np.asarray(self.coefficients @ self.function.jacobian(theta))
 
-    def component(self, k: int) -> _Whitened:
-        return self
+    def component(self, k: int) -> _Linear:
+        return replace(self, coefficients=self.coefficients[[k]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -422,7 +425,7 @@ class _Search:
 
     @classmethod
     def of(
-        cls, evaluation: Evaluation, constraints: Constraints | None, tick: Callable[[], None]
+        cls, evaluation: Evaluation, constraints: Constraints | None, update: Callable[[], None]
     ) -> _Search:
         """Factorize the curvature and the covariance of the two quantities."""
         model = evaluation.model
@@ -436,7 +439,7 @@ class _Search:
         model = evaluation.model
         slopes = evaluation.jacobian(model.theta) @ np.asarray(ascent.scale.half(np.eye(model.d)))
         half = _root_of(slopes, evaluation.names)
-        problem = Problem.of(evaluation, ascent.scale, tick=tick)
+        problem = Problem.of(evaluation, ascent.scale, update_progress=update)
         inequalities = constraints is not None and not constraints.equal.all()
         feasible = Feasible(evaluation, constraints) if constraints and inequalities else None
         return cls(problem, half, feasible)
@@ -445,41 +448,44 @@ class _Search:
     def tangent(self) -> Array:
         """Derivative of theta with respect to eta along the quadratic prediction, (d, 2)."""
         assert self.problem.scale is not None
-        center = self.problem.model.theta
-        return np.asarray(self.problem.scale.solve(self.slope(center).T))
+        slope = self.rotated(0.0).jacobian(self.problem.model.theta)
+        return np.asarray(self.problem.scale.solve(slope.T))
+
+    def rotated(self, angle: float) -> Evaluation:
+        """The two quantities less their estimates, whitened, along a ray and across it."""
+        evaluation, turned = (
+            self.problem.evaluation,
+            np.stack([_ray(angle), _ray(angle + TURN / 4)]),
+        )
+        assert evaluation.function is not None
+        T = solve_triangular(self.half, turned.T, lower=True, trans="T").T
+        function = Guarded(_Linear(evaluation.function, evaluation.value, T))
+        return replace(evaluation, value=np.zeros(2), function=function)
 
     def eta(self, theta: Array) -> Array:
         """The two quantities less their estimates, whitened: (2,)."""
-        gap = self.problem.evaluation(theta) - self.problem.evaluation.value
-        return np.asarray(solve_triangular(self.half, gap, lower=True, check_finite=False))
-
-    def slope(self, theta: Array) -> Array:
-        """Jacobian of eta, (2, d)."""
-        slopes = self.problem.evaluation.jacobian(theta)
-        return np.asarray(solve_triangular(self.half, slopes, lower=True))
+        return self.rotated(0.0)(theta)
 
     def along(self, angle: float) -> Problem:
         """Pose the problem of one ray: the largest eta along it, and none across."""
-        e, across = _ray(angle), _ray(angle + np.pi / 2)
+        both = self.rotated(angle)
         own = self.feasible.limits if self.feasible is not None else None
 
         def gaps(theta: Array) -> Array:
             try:
-                off = float(across @ self.eta(theta))
+                across = both(theta)[1:]
             except EvaluationError:
-                off = np.nan
-            return np.append(off, [] if own is None else own.gaps(theta))
+                across = np.full(1, np.nan)
+            return across if own is None else np.append(across, own.gaps(theta))
 
         def rows(theta: Array) -> Rows:
-            normals = (across @ self.slope(theta))[None]
+            normals = both.jacobian(theta)[1:]
             if own is not None:
                 normals = np.vstack([normals, own.rows(theta).normals])
             return Rows(gaps(theta), normals, np.arange(len(normals)) == 0)
 
         limits = Limits(rows, gaps, np.asarray if own is None else own.inside, own is not None)
-        function = Guarded(_Whitened(self, e))
-        one = replace(self.problem.evaluation, value=np.zeros(1), function=function)
-        return replace(self.problem, evaluation=one, limits=limits)
+        return replace(self.problem, evaluation=both, limits=limits)
 
     def radii(self, angles: Array, root: float, done: Callable[[], Any]) -> Array:
         """How far the region extends at each angle, in standard errors."""

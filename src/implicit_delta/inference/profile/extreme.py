@@ -41,10 +41,9 @@ SHORTEST = 1e-3  # times the first t: no part of a curve is inside
 MOST_TRIALS, MOST_STEPS, MOST_REJECTED = 60, 80, 8
 EXACT, LOOSE, NOISY = 1e-10, 1e-4, 1e-5  # relative error of r: at the end, before, by rounding
 JUMP = 1e-3  # relative error of r that only a jump of the log-likelihood leaves
-NEGLIGIBLE = 3e-6  # share of the gradient of psi that is left where a last step is left out
 # Where least squares leave a curved valley: relative gap of a first trial that is far off, and
 # secants until then; the distance from its floor to which descents go, relative to the root.
-FAR_OFF, MOST_SECANTS, FLOOR, HALVINGS, MOST_JUMPS, LARGEST_DAMPING = 0.3, 5, 0.1, 12, 12, 1e8
+FAR_OFF, MOST_SECANTS, FLOOR, MOST_JUMPS, LARGEST_DAMPING = 0.3, 5, 0.1, 12, 1e8
 CORRECTIONS, VIOLATED = 20, 1e-9  # steps back to nonlinear constraints; standard errors
 UNFINISHED = "No search from there has converged."
 
@@ -140,7 +139,7 @@ def verified(problem: Problem, sign: int, root: float, end: Point) -> Point:
             "log-likelihood. Use float64, leave out `score=`, or use `infer(model, psi, "
             "Bootstrap())`."
         )
-    if point.share <= NEGLIGIBLE or end.g.size == 1:
+    if point.share <= STATIONARY or end.g.size == 1:
         return point
     trial = _land(problem, point, 0.0, root, EXACT)
     psi = problem.psi(trial.theta)
@@ -151,11 +150,7 @@ def verified(problem: Problem, sign: int, root: float, end: Point) -> Point:
 def _jump(problem: Problem, sign: int, point: Point, t: float, root: float) -> Point | None:
     """Go as far as a parabola would reach, and back to the floor of a curved valley at that psi."""
     u, v = point.metric.solve(np.stack([point.q, point.g], axis=1), 0.0).T
-    ahead = None
-    for k in range(HALVINGS):
-        ahead = _point(problem, point.theta + (t * v - u) / 2**k, sign)
-        if ahead is not None:
-            break
+    ahead = _point(problem, point.theta + t * v - u, sign)
     if ahead is None:
         return None
     return descended(problem, sign, ahead, FLOOR * max(root, ahead.root), held=True)
@@ -168,17 +163,15 @@ def descended(
 
     It ends where a step is as short as this, in standard errors; None if it does not.
     """
-    mu, careful = 0.0, not held
+    mu = 0.0
     for _ in range(MOST_STEPS):
         u, v = point.metric.solve(np.stack([point.q, point.g], axis=1), mu).T
         step = ((point.g @ u) / (point.g @ v) * v if held else 0.0) - u
         if -step @ point.q <= short**2:
             return point
         if _root(problem, point.theta + step) < point.root:
-            point = _point(problem, point.theta + step, sign, careful) or point
+            point = _point(problem, point.theta + step, sign, not held) or point
             mu = mu / 10 if mu > 1e-3 else 0.0
-        elif not careful:
-            careful, point = True, _point(problem, point.theta, sign, True) or point
         elif mu > LARGEST_DAMPING:
             return None
         else:

@@ -51,12 +51,12 @@ def count_passes(model: FittedModel, label: str) -> Iterator[Callable[[], None]]
     seen = model.rows.passes
     with progress(label, unit="pass") as bar:
 
-        def tick() -> None:
+        def update() -> None:
             nonlocal seen
             bar.update(model.rows.passes - seen)
             seen = model.rows.passes
 
-        yield tick
+        yield update
 
 
 class Rows(NamedTuple):
@@ -230,8 +230,8 @@ class Problem:
         Coordinates in which the objective is close to -|z|^2 / 2; None beyond many parameters.
     curvature : {"hessian", "ggn"}
     limits : Limits or None
-    tick : callable
-        Called at each deviance, for a progress bar.
+    update_progress : callable
+        Called at each deviance.
     """
 
     evaluation: Evaluation
@@ -239,7 +239,7 @@ class Problem:
     scale: Factor | None
     curvature: Curvature = "hessian"
     limits: Limits | None = None
-    tick: Callable[[], None] = field(default=lambda: None)
+    update_progress: Callable[[], None] = field(default=lambda: None)
 
     @classmethod
     def of(
@@ -247,13 +247,13 @@ class Problem:
         evaluation: Evaluation,
         scale: Factor | None,
         curvature: Curvature = "hessian",
-        tick: Callable[[], None] = lambda: None,
+        update_progress: Callable[[], None] = lambda: None,
     ) -> "Problem":
         """Guard psi, which may not be defined everywhere in the region."""
         assert evaluation.function is not None
         guarded = replace(evaluation, function=Guarded(evaluation.function))
         top = evaluation.model.objective(evaluation.model.theta)
-        return cls(guarded, top, scale, curvature, tick=tick)
+        return cls(guarded, top, scale, curvature, update_progress=update_progress)
 
     @property
     def model(self) -> FittedModel:
@@ -296,7 +296,7 @@ class Problem:
 
     def deviance(self, theta: Array) -> float:
         """Twice the fall of the objective; infinite where that is not defined."""
-        self.tick()
+        self.update_progress()
         with np.errstate(all="ignore"):
             of = self.model if self.squares is None else self.squares
             deviance = 2 * (self.top - of.objective(theta))
@@ -319,7 +319,7 @@ class Problem:
     def tangent(self) -> Array:
         """Derivative of theta with respect to r at the maximum, toward larger psi, (d,)."""
         g = self.gradient(self.model.theta)
-        step = self.point(self.model.theta, 1, 0.0).metric.solve(g, 0.0)
+        step = self._center.solve(g)
         return np.asarray(step / np.sqrt(step @ g))
 
     @cached_property

@@ -233,10 +233,10 @@ def profile_of(
     model, ascending = evaluation.model, sorted(levels)
     roots = [likelihood_ratio_root(level, model.facts.df, side) for level in ascending]
     with (
-        count_passes(model, f"profiling {evaluation.names[0]}") as tick,
+        count_passes(model, f"profiling {evaluation.names[0]}") as update,
         isolated_cache(model, empty=False),
     ):
-        request = _Request(ascending, roots, SIGNS[side], curvature, maximizer, strict, tick)
+        request = _Request(ascending, roots, SIGNS[side], curvature, maximizer, strict, update)
         if fixed is None:
             search = _search(evaluation, request)
         else:
@@ -282,7 +282,7 @@ class _Request(NamedTuple):
     curvature: Curvature
     maximizer: Maximizer | None
     strict: bool
-    tick: Callable[[], None]
+    update_progress: Callable[[], None]
 
 
 class _Search(NamedTuple):
@@ -334,7 +334,7 @@ def _search_freely(evaluation: Evaluation, request: _Request) -> _Search:
     ascent = Ascent.of(model, request.maximizer, request.curvature)
     if not _is_at_maximum(model, ascent):
         evaluation = evaluation.on(model.at(ascent.climb(model).x))
-    problem = Problem.of(evaluation, ascent.scale, request.curvature, request.tick)
+    problem = Problem.of(evaluation, ascent.scale, request.curvature, request.update_progress)
     with progress_for(model, "profile", _calls(model.d)):
         found, points = follow(problem, request.roots, request.signs)
         found = Audit(problem, ascent, response.nonlinearity).completed(found)
@@ -387,7 +387,9 @@ def _search_inside(
     _check_evaluation(whole)
     check_likelihood(whole.model)
     feasible = Feasible(whole, constraints)
-    problem = Problem.of(whole, feasible.scale, whole.model.facts.curvature, request.tick)
+    problem = Problem.of(
+        whole, feasible.scale, whole.model.facts.curvature, request.update_progress
+    )
     problem = replace(problem, limits=feasible.limits)
     found, points = _follow_inside(feasible, problem, request)
     for values in found:
