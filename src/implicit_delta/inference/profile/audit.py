@@ -24,15 +24,14 @@ from implicit_delta.inference.profile.extreme import (
     verified,
 )
 from implicit_delta.inference.profile.path import golden_section
-from implicit_delta.inference.profile.problem import Metric, Problem
+from implicit_delta.inference.profile.problem import Problem
 from implicit_delta.inference.profile.values import End, Values
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.optimize import Objective, lbfgs
 
 ALONG = (0.2, 0.4, 0.6, 0.8)  # of the way to an end
 INSIDE = 0.97  # of the radius of the region, were the objective a parabola
-LINE, CLOUD, FEW = 200, 256, 32  # points on a ray, in a region, and around an end inside of it
-AROUND = 0.1  # standard errors
+LINE, CLOUD = 200, 256  # points on a ray and in a region
 MOST_AXES, ALIKE = 8, 0.95
 SLACK = 1e-3  # standard errors: what the end of a path may be off
 TILT, CURVED = 0.3, 0.8  # standard errors to the side; bend there, against that of the surface
@@ -166,11 +165,9 @@ class Audit:
         points = [*self._along(values), *self._pulled(values)]
         turns = any(end.kind not in ("quantile", "open") for _, end in values.ends)
         if turns or self.bend > BENT:
-            points += self._many(values)
+            points += self._many(values.root)
         for sign, end in values.ends:
-            starts = [*self._suspicious(end, sign, points)]
-            if turns:
-                starts += [*self._most(points, sign), 2 * self.center - end.theta]
+            starts = self._suspicious(end, sign, points)
             values = values.moved(sign, self._on_surface(values, starts, sign))
         for _ in range(ROUNDS):
             strays = self._strays(values, points)
@@ -279,20 +276,10 @@ class Audit:
                 yield self._end_of(found, sign, values.root)
 
     def _searched(self, start: Array, sign: int, root: float, beyond: float | None = None) -> Found:
-        """Search from a point, if need be with the curvature that the likelihood has there."""
         try:
-            point = self.problem.point(start, sign)
-            found = extreme(self.problem, sign, root, point, beyond)
-            own = None
-            if found.point is None and isinstance(point.metric, Metric):
-                own = self.problem.base(start)
+            return extreme(self.problem, sign, root, self.problem.point(start, sign), beyond)
         except (EvaluationError, UnsupportedModelError) as error:
             return Found(None, str(error))
-        if own is None:
-            return found
-        return extreme(
-            self.problem, sign, root, replace(point, metric=Metric.of(own, start.size)), beyond
-        )
 
     def _end_of(self, found: Found, sign: int, root: float) -> End:
         assert found.point is not None
@@ -342,15 +329,18 @@ class Audit:
         ends = (end for _, end in values.ends)
         return [self.center + x * (end.theta - self.center) for end in ends for x in ALONG]
 
-    def _many(self, values: Values) -> list[Array]:
-        """Points all over the region, and around ends that lie inside of it."""
-        root, tangent = values.root, self.problem.tangent
-        if self.center.size == 1:
+    def _many(self, root: float) -> list[Array]:
+        """Points all over the region: of one parameter at equal steps, else drawn from it."""
+        d, scale, tangent = self.center.size, self.problem.scale, self.problem.tangent
+        if d == 1:
             steps = np.linspace(0, 1, LINE + 1)[1:]
             return [self.center + s * x * root * tangent for s in (1, -1) for x in steps]
-        inner = [end.theta for _, end in values.ends if end.kind != "quantile"]
-        around = (theta + AROUND * way for theta in inner for way in self._cloud(FEW))
-        return [*(self.center + root * self._cloud(CLOUD)), *around]
+        if scale is None:
+            return []
+        rng = np.random.default_rng(0)
+        cloud = rng.standard_normal((d, CLOUD))
+        radius = root * rng.uniform(size=CLOUD) ** (1 / d)
+        return list(self.center + scale.half(cloud * radius / np.linalg.norm(cloud, axis=0)).T)
 
     @cached_property
     def _across(self) -> list[Array]:
@@ -383,13 +373,3 @@ class Audit:
         draws = np.random.default_rng(0).normal(size=(d, MOST_AXES))
         axes = draws if many else scale.half_transpose(np.eye(d))
         return list((axes / np.linalg.norm(axes, axis=0)).T)
-
-    def _cloud(self, count: int) -> Array:
-        """Draw from the ellipsoid of one standard error, (count, d)."""
-        scale, d = self.problem.scale, self.center.size
-        if scale is None:
-            return np.zeros((0, d))
-        rng = np.random.default_rng(0)
-        cloud = rng.standard_normal((d, count))
-        radius = rng.uniform(size=count) ** (1 / d)
-        return np.asarray(scale.half(cloud * radius / np.linalg.norm(cloud, axis=0)).T)

@@ -30,8 +30,6 @@ CLOSER = (1e-1, 1e-3, 1e-5)  # distances from a peak over which a pole keeps gro
 GROWS = 0.8  # growth over one of these relative to that over the one before: 1 for a logarithm
 ROUNDING = 1e-2  # growth that is no rounding error
 GOLDEN, SECTIONS = (5**0.5 - 1) / 2, 45  # a width of 4e-10
-RAYS, RAY_LOOKS = 180, 24
-STRAIGHT = 1e-6  # sine of the angle between two gradients of psi that are the same
 
 BOTH = (-1, 1)
 
@@ -71,7 +69,7 @@ class Side:
         center = problem.limits.inside(center) if problem.limits is not None else center
         self.points = [problem.point(center, sign, 0.0)]
         self.last: End | None = None
-        self._step, self._looked, self._root = LONGEST_STEP, 0.0, 0.0
+        self._step, self._root = LONGEST_STEP, 0.0
 
     def end(self, root: float) -> End:
         """Find the most extreme psi up to this root of the deviance, at least as large as before.
@@ -132,10 +130,7 @@ class Side:
             self._step = min(2 * self._step, LONGEST_STEP)
             return
         self._step = (root - self._root) / (8 if found.failure else 2)
-        if found.failure and self._looked < goal:  # once, as searches that fail are expensive
-            self._looked = goal
-            self.last = runaway(self.problem, self.sign, goal)
-        if self.last is None and self._step < SHORTEST_STEP and not self._ends_before(goal):
+        if self._step < SHORTEST_STEP and not self._ends_before(goal):
             raise ConvergenceError(_lost(last, self.sign, found.failure))
 
     def _stop(self, kind: Kind, theta: Array, psi: float | None = None) -> None:
@@ -305,59 +300,3 @@ def golden_section(height: Callable[[float], float], low: float, high: float) ->
         pairs = (height(left), -left, low, right), (height(right), -right, left, high)
         _, best, low, high = max(pairs)
     return -float(best)
-
-
-def runaway(problem: Problem, sign: int, root: float) -> End | None:
-    """Find a ray in the region along which psi rises, or falls, to a pole.
-
-    Where the numerator and the denominator of a ratio may both be zero, the path ends at a point
-    where psi takes every value at once and no search converges. A ray close to it is proof enough.
-    """
-    for ray in root * _plane(problem):
-        theta = _pole(problem, ray, sign)
-        if theta is not None and problem.root(theta) <= root:
-            return End(sign * np.inf, theta, problem.deviance(theta), "pole")
-    return None
-
-
-def _plane(problem: Problem) -> Array:
-    """Rays in the plane of two gradients of psi, (RAYS, d), one standard error long each.
-
-    All gradients of a ratio are in one plane, whatever the number of parameters.
-    """
-    center, scale = problem.model.theta, problem.scale
-    none = np.zeros((0, center.size))
-    if scale is None or center.size == 1 or problem.limits is not None:
-        return none
-    try:
-        gradients = [problem.gradient(center + x * problem.tangent) for x in (0.0, 0.5)]
-    except EvaluationError:
-        return none
-    if not all(map(np.any, gradients)):
-        return none
-    whitened = map(scale.half_transpose, gradients)
-    along, other = (g / np.linalg.norm(g) for g in whitened)
-    across = other - (other @ along) * along
-    size = np.linalg.norm(across)
-    if not size > STRAIGHT:
-        return none
-    angles = np.linspace(0, 2 * np.pi, RAYS, endpoint=False)
-    plane = np.outer(along, np.cos(angles)) + np.outer(across / size, np.sin(angles))
-    return np.asarray(scale.half(plane).T)
-
-
-def _pole(problem: Problem, ray: Array, sign: int) -> Array | None:
-    """Follow psi along a ray for as long as it rises: theta close to a pole, if it ends in one."""
-    center, looks = problem.model.theta, np.linspace(0, 1, RAY_LOOKS)
-    psi = [sign * problem.psi(center + x * ray) for x in looks]
-    turn = next((k for k in range(RAY_LOOKS - 1) if not psi[k + 1] > psi[k]), RAY_LOOKS - 1)
-    if turn in (0, RAY_LOOKS - 1):
-        return None
-    start, step = looks[turn - 1], 2 * looks[1]
-    unit = abs(psi[turn] - psi[0]) or 1.0
-    peak = peak_of(
-        lambda x: (sign * problem.psi(center + (start + x * step) * ray) - psi[0]) / unit
-    )
-    if peak is None or not peak[1]:
-        return None
-    return np.asarray(center + (start + peak[0] * step) * ray)

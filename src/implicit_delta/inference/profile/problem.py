@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError
 from scipy.optimize import nnls
 from scipy.sparse.linalg import LinearOperator, cg
 
@@ -18,13 +17,10 @@ from implicit_delta.core.types import Array
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
-    NotAMaximumError,
-    UnsupportedModelError,
 )
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.evaluation import Function
-from implicit_delta.linalg.arrays import symmetric
-from implicit_delta.linalg.solvers import Factor, factorize
+from implicit_delta.linalg.solvers import Factor
 from implicit_delta.linalg.solvers.factor import try_to_factorize
 from implicit_delta.models.coordinates import slope_inside, start_text
 from implicit_delta.models.facts import Curvature
@@ -391,14 +387,6 @@ class Problem:
     def _center(self) -> Base:
         theta = self.model.theta
         return self.scale or Products(lambda v: self.model.information(theta, v, self.curvature))
-
-    def base(self, theta: Array) -> Factor | None:
-        """Factorize the curvature of the log-likelihood elsewhere, where that can be done."""
-        try:
-            own = self.model.information(theta, np.eye(theta.size), self.curvature)
-            return factorize(symmetric(own))
-        except (NotAMaximumError, UnsupportedModelError, LinAlgError, ValueError):
-            return None
 
 
 def _multipliers(
