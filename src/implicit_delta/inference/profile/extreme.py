@@ -169,7 +169,7 @@ def descended(
         step = ((point.g @ u) / (point.g @ v) * v if held else 0.0) - u
         if -step @ point.q <= short**2:
             return point
-        if _root(problem, point.theta + step) < point.root:
+        if problem.root(point.theta + step) < point.root:
             point = _point(problem, point.theta + step, sign, not held) or point
             mu = mu / 10 if mu > 1e-3 else 0.0
         elif mu > LARGEST_DAMPING:
@@ -181,7 +181,7 @@ def descended(
 
 def _point(problem: Problem, theta: Array, sign: int, careful: bool = False) -> Point | None:
     try:
-        known = np.isfinite(_root(problem, theta))
+        known = np.isfinite(problem.root(theta))
         return problem.point(theta, sign, careful=careful) if known else None
     except (EvaluationError, UnsupportedModelError):
         return None
@@ -256,7 +256,7 @@ def cross(
     t, (before, gap_before), smallest, lost = first, known or (0.0, -root), np.inf, False
     for tries in range(MOST_TRIALS):
         theta = curve(t)
-        gap = _root(problem, theta) - root
+        gap = problem.root(theta) - root
         stalled = smallest / 2 < abs(gap) <= NOISY * root and tries > 2
         smallest = min(smallest, abs(gap))
         if stalled or abs(gap) <= rtol * root:
@@ -278,14 +278,6 @@ def cross(
         if t > most * first:
             return Trial(theta, root + gap, t, first, "held" if problem.is_bounded else "open")
     return Trial(curve(low), root + gap_low, low, first, "jump" if gap_low < -JUMP * root else "")
-
-
-def _root(problem: Problem, theta: Array) -> float:
-    """Root of the deviance, infinite where the log-likelihood is not defined."""
-    try:
-        return problem.root(theta) if np.all(np.isfinite(theta)) else np.inf
-    except (ArithmeticError, ValueError):
-        return np.inf
 
 
 def _curve(

@@ -292,10 +292,15 @@ class Problem:
 
     def deviance(self, theta: Array) -> float:
         """Twice the fall of the objective; infinite where that is not defined."""
+        if not np.all(np.isfinite(theta)):
+            return np.inf
         self.update_progress()
+        of = self.model if self.squares is None else self.squares
         with np.errstate(all="ignore"):
-            of = self.model if self.squares is None else self.squares
-            deviance = 2 * (self.top - of.objective(theta))
+            try:
+                deviance = 2 * (self.top - of.objective(theta))
+            except (ArithmeticError, ValueError):
+                return np.inf
         if deviance < -HIGHER:
             raise ConvergenceError(
                 "The model is not at its maximum: the objective is higher by "
