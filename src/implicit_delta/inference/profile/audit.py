@@ -63,7 +63,7 @@ class Audit:
     problem: Problem
     ascent: Ascent
     bend: float
-    _known: dict[tuple[str, bytes], float] = field(init=False, default_factory=dict, repr=False)
+    _cached: dict[tuple[str, bytes], float] = field(init=False, default_factory=dict, repr=False)
 
     @property
     def center(self) -> Array:
@@ -78,10 +78,12 @@ class Audit:
         ConvergenceError
             Psi is more extreme somewhere, and no search from there has converged.
         """
-        tops = [self._top(ray, times) for ray, times in self._rays(found)]
+        tops = [self._second_maximum(ray, times) for ray, times in self._rays(found)]
         for top in (top for top in tops if top is not None):
             deviance = self.problem.deviance(top)
-            found = [self._around(v, top) if deviance < v.root**2 else v for v in found]
+            found = [
+                self._with_second_maximum(v, top) if deviance < v.root**2 else v for v in found
+            ]
         return [self._extended(values) for values in found]
 
     # Second maxima.
@@ -96,7 +98,7 @@ class Audit:
         for way in self._across:
             yield from ((side * found[-1].root * way, ASIDE) for side in (-1, 1))
 
-    def _top(self, ray: Array, times: tuple[float, ...]) -> Array | None:
+    def _second_maximum(self, ray: Array, times: tuple[float, ...]) -> Array | None:
         """Follow a ray, on which the deviance must not fall again, and climb from where it does."""
         before = 0.0
         for theta in (self.center + x * ray for x in times):
@@ -118,7 +120,7 @@ class Audit:
             return theta
         return found.x if found.converged else theta
 
-    def _around(self, values: Values, top: Array) -> Values:
+    def _with_second_maximum(self, values: Values, top: Array) -> Values:
         """Add the values around a second maximum.
 
         With one parameter they are a piece of their own. With several the maxima may be connected
@@ -162,7 +164,7 @@ class Audit:
         points = [*self._along(values), *self._pulled(values)]
         turns = any(end.kind not in ("quantile", "open") for _, end in values.ends)
         if turns or self.bend > BENT:
-            points += self._many(values.root)
+            points += self._all_over(values.root)
         for sign, end in values.ends:
             starts = self._suspicious(end, sign, points)
             values = values.moved(sign, self._on_surface(values, starts, sign))
@@ -183,7 +185,7 @@ class Audit:
             return []
         unit = np.linalg.norm(scale.half_transpose(gradient)) * np.sqrt(end.deviance)
         bulges = [x for x in points if self._bulges(x, end, sign, gradient / unit)]
-        return self._off_saddle(end, sign, self._level(gradient)) + self._most(bulges, sign)
+        return self._off_saddle(end, sign, self._level(gradient)) + self._most_extreme(bulges, sign)
 
     def _off_saddle(self, end: End, sign: int, ways: list[Array]) -> list[Array]:
         """Leave an end where psi is not largest on the surface, but has a saddle for symmetry.
@@ -220,9 +222,9 @@ class Audit:
 
     def _recalled(self, name: str, theta: Array) -> float:
         key = name, theta.tobytes()
-        if key not in self._known:
-            self._known[key] = float(getattr(self.problem, name)(theta))
-        return self._known[key]
+        if key not in self._cached:
+            self._cached[key] = float(getattr(self.problem, name)(theta))
+        return self._cached[key]
 
     def _on_ray(self, theta: Array, root: float) -> Array:
         """Go to the surface along the ray through theta."""
@@ -244,14 +246,16 @@ class Audit:
     def _defined(self, points: list[Array]) -> list[Array]:
         return [x for x in points if np.isfinite(self._psi(x))]
 
-    def _most(self, points: list[Array], sign: int) -> list[Array]:
+    def _most_extreme(self, points: list[Array], sign: int) -> list[Array]:
         return sorted(self._defined(points), key=lambda x: -sign * self._psi(x))[:STARTS]
 
     def _moved(self, values: Values, strays: list[Array]) -> Values:
         """Climb from the most extreme strays on either side."""
         for sign in (-1, 1):
             psi = values.end(sign).psi
-            starts = self._most([x for x in strays if sign * (self._psi(x) - psi) > 0], sign)
+            starts = self._most_extreme(
+                [x for x in strays if sign * (self._psi(x) - psi) > 0], sign
+            )
             ends = [*self._on_surface(values, starts, sign), *self._within(values, starts, sign)]
             moved = values.moved(sign, ends)
             if starts and moved is values:
@@ -326,7 +330,7 @@ class Audit:
         ends = (end for _, end in values.ends)
         return [self.center + x * (end.theta - self.center) for end in ends for x in ALONG]
 
-    def _many(self, root: float) -> list[Array]:
+    def _all_over(self, root: float) -> list[Array]:
         """Points all over the region: of one parameter at equal steps, else drawn from it."""
         d, scale, tangent = self.center.size, self.problem.scale, self.problem.tangent
         if d == 1:

@@ -380,7 +380,7 @@ class Contour:
 
 
 def _on_chords(asked: Array, angles: Array, radii: Array) -> Array:
-    """Distance of the polygon through all points at some angles: walls are straight."""
+    """Distance of the polygon through all points at some angles: constraints are straight."""
     k = np.clip(np.searchsorted(angles, asked, side="right") - 1, 0, angles.size - 2)
     (a, b), (r, s) = (angles[k], angles[k + 1]), (radii[k], radii[k + 1])
     across = r * np.sin(asked - a) + s * np.sin(b - asked)

@@ -89,11 +89,11 @@ def extreme(
     point, mu, rejected, failure, jumps = start, 0.0, 0, "", 0
     best = start if abs(start.root - root) <= near * root and start.lam > 0 else None
     for _ in range(MOST_STEPS):
-        done = best is not None and best.share <= tolerance
+        done = best is not None and best.unexplained <= tolerance
         exact = (done or point.g.size == 1) and tolerance < ROUNDED
-        trial = _land(problem, point, mu, root, EXACT if exact else LOOSE)
+        trial = _to_surface(problem, point, mu, root, EXACT if exact else LOOSE)
         if trial.kind == "far":
-            ahead, jumps = _jump(problem, sign, point, trial.first, root), jumps + 1
+            ahead, jumps = _across_valley(problem, sign, point, trial.first, root), jumps + 1
             if ahead is None or jumps > MOST_JUMPS:
                 return Found(None, UNFINISHED)
             point, best, mu = ahead, None, 0.0
@@ -103,20 +103,20 @@ def extreme(
         if done and best is not None and trial.kind in ("", "held"):
             lam = trial.t if np.isfinite(best.lam) else best.lam
             return Found(best.at(trial.theta, problem.psi(trial.theta), trial.root, lam))
-        new, failure = _seen(problem, sign, root, trial, point, height, best)
+        new, failure = _accepted(problem, sign, root, trial, point, height, best)
         if new is None:
             mu, rejected = max(4 * mu, 0.5), rejected + 1
             turns = best is None and not failure and not problem.is_bounded
             if rejected > (2 if turns else MOST_REJECTED):
                 break
             continue
-        if new.share <= tolerance and (exact or tolerance >= ROUNDED):
+        if new.unexplained <= tolerance and (exact or tolerance >= ROUNDED):
             return Found(new)
         height, point, best = max(height, _height(sign, root, trial, new.psi)), new, new
         mu, rejected = (mu / 4 if mu > 0.2 else 0.0), 0
-    if best is None or best.share > ROUNDED:
+    if best is None or best.unexplained > ROUNDED:
         return Found(None, UNFINISHED if best is not None else failure)
-    trial = _land(problem, best, 0.0, root, EXACT)
+    trial = _to_surface(problem, best, 0.0, root, EXACT)
     if trial.kind not in ("", "held"):
         return Found(None, UNFINISHED)
     return Found(best.at(trial.theta, problem.psi(trial.theta), trial.root, best.lam))
@@ -131,7 +131,7 @@ def verified(problem: Problem, sign: int, root: float, end: Point) -> Point:
         The conditions of Karush, Kuhn and Tucker do not hold.
     """
     point = problem.point(end.theta, sign, end.root, end, careful=True)
-    if point.share > NEAR and end.share <= ROUNDED:
+    if point.unexplained > NEAR and end.unexplained <= ROUNDED:
         raise ConvergenceError(
             f"A search for the end of the interval of psi has led to {point.psi:.6g}, where the "
             "gradients of psi and of the log-likelihood are not parallel. Usual causes: a "
@@ -139,15 +139,19 @@ def verified(problem: Problem, sign: int, root: float, end: Point) -> Point:
             "log-likelihood. Use float64, leave out `score=`, or use `infer(model, psi, "
             "Bootstrap())`."
         )
-    if point.share <= STATIONARY or end.g.size == 1:
+    if point.unexplained <= STATIONARY or end.g.size == 1:
         return point
-    trial = _land(problem, point, 0.0, root, EXACT)
+    trial = _to_surface(problem, point, 0.0, root, EXACT)
     psi = problem.psi(trial.theta)
-    better = not trial.kind and sign * (psi - point.psi) >= -abs(root / point.lam) * point.share**2
+    better = (
+        not trial.kind and sign * (psi - point.psi) >= -abs(root / point.lam) * point.unexplained**2
+    )
     return point.at(trial.theta, psi, trial.root, point.lam) if better else point
 
 
-def _jump(problem: Problem, sign: int, point: Point, t: float, root: float) -> Point | None:
+def _across_valley(
+    problem: Problem, sign: int, point: Point, t: float, root: float
+) -> Point | None:
     """Go as far as a parabola would reach, and back to the floor of a curved valley at that psi."""
     u, v = point.metric.solve(np.stack([point.q, point.g], axis=1), 0.0).T
     ahead = _point(problem, point.theta + t * v - u, sign)
@@ -193,7 +197,7 @@ def _height(sign: int, root: float, trial: Trial, psi: float) -> float:
     return sign * psi + short
 
 
-def _seen(
+def _accepted(
     problem: Problem,
     sign: int,
     root: float,
@@ -213,7 +217,7 @@ def _seen(
         if best is None
         else float(np.linalg.norm(best.metric.base.half_transpose(best.g))) * root
     )
-    if not risen > 0 and (best is None or not risen >= -unit * best.share**2):
+    if not risen > 0 and (best is None or not risen >= -unit * best.unexplained**2):
         return None, "" if best is None else UNFINISHED
     try:
         held = trial.kind == "held"
@@ -224,14 +228,18 @@ def _seen(
         return None, "The log-likelihood is NaN or infinite beyond."
     if not new.lam > 0:
         return None, "" if best is None else UNFINISHED
-    return (new, "") if risen > 0 or best is None or new.share < best.share else (None, UNFINISHED)
+    return (
+        (new, "")
+        if risen > 0 or best is None or new.unexplained < best.unexplained
+        else (None, UNFINISHED)
+    )
 
 
-def _land(problem: Problem, point: Point, mu: float, root: float, rtol: float) -> Trial:
+def _to_surface(problem: Problem, point: Point, mu: float, root: float, rtol: float) -> Trial:
     """Go along the curve p(t) to the surface."""
     curve, first = _curve(problem, point, mu, root)
     if np.isinf(point.lam):  # nothing but the metric limits a step along constraints
-        first = min(first, point.strength)
+        first = min(first, point.usable_lam)
     near = point.root > 0 and mu == 0 and 0 < point.lam < np.inf
     known = (point.lam, point.root - root) if near else None
     most = 1.0 if np.isinf(point.lam) else LARGEST if problem.is_bounded else FARTHEST
@@ -292,13 +300,13 @@ def _curve(
     slope, bend = (1 - f) * gq, f * gg / 2
     with np.errstate(all="ignore"):
         first = (np.sqrt(slope**2 + 4 * bend * max(missing, 0.0)) - slope) / (2 * bend)
-    first = float(first) if np.isfinite(first) and first > 0 else point.strength or 1.0
+    first = float(first) if np.isfinite(first) and first > 0 else point.usable_lam or 1.0
     if problem.limits is None:
         return lambda t: np.asarray(point.theta + t * v - u), first
-    return _within(problem.limits, point, point.metric.whitening(mu)), first
+    return _along_constraints(problem.limits, point, point.metric.whitening(mu)), first
 
 
-def _within(limits: Limits, point: Point, T: Array) -> Callable[[float], Array]:
+def _along_constraints(limits: Limits, point: Point, T: Array) -> Callable[[float], Array]:
     """Bend a curve so that constraints hold."""
     rows, b = point.rows, T.T @ point.g
     a = T.T @ point.q * np.isfinite(point.lam)  # where constraints alone hold psi, q has no part

@@ -1,7 +1,7 @@
 """The path of the extreme of psi over likelihood regions of growing size, and where it ends.
 
 It ends at a quantile of the deviance; or before, where psi turns, has a pole, or is held by the
-region itself: that is told apart by looking at psi ahead. Behind a pole the path goes on in
+region itself: which of these it is, values of psi ahead show. Behind a pole the path continues in
 -1 / (psi - c), on the circle that the line and infinity make.
 """
 
@@ -39,15 +39,17 @@ def follow(
 ) -> tuple[list[Values], list[tuple[int, Point]]]:
     """Find the values up to each of these roots, which ascend, and the points on the way."""
     sides = {sign: Side(problem, sign) for sign in BOTH}
-    ends = {s: [sides[s].end(r) for r in roots] if s in signs else [] for s in BOTH}
+
+    def ends(sign: int) -> list[End]:
+        if sign not in signs:
+            return [End(sign * np.inf, problem.model.theta, 0.0, "open")] * len(roots)
+        return [sides[sign].end(root) for root in roots]
+
+    pairs = list(zip(roots, ends(-1), ends(1), strict=True))
     followed = min(sides[sign].points[-1].root for sign in signs)
-    other = [End(sign * np.inf, problem.model.theta, 0.0, "open") for sign in BOTH]
-    pairs = [(ends[-1] or [other[0]] * len(roots)), (ends[1] or [other[1]] * len(roots))]
-    found = [
-        Values(r, low, high, followed=followed) for r, low, high in zip(roots, *pairs, strict=True)
-    ]
+    found = [Values(root, low, high, followed=followed) for root, low, high in pairs]
     for sign in BOTH if problem.limits is None else ():
-        found = _around(problem, found, sign)
+        found = _past_pole(problem, found, sign)
     below, above = ([(sign, x) for x in sides[sign].points] for sign in BOTH)
     return found, [*reversed(below), *above[1:]]
 
@@ -86,7 +88,7 @@ class Side:
         point = self.points[-1]
         return self.last or End(point.psi, point.theta, root**2, "quantile", point)
 
-    def _others(self, found: Found, root: float) -> Found:
+    def _best_of_starts(self, found: Found, root: float) -> Found:
         """Search from elsewhere too where constraints may leave several extremes."""
         problem, center = self.problem, self.points[0].theta
         assert problem.limits is not None
@@ -107,15 +109,15 @@ class Side:
     def _advance(self, root: float, goal: float) -> None:
         """Search at `root`; where nothing is found, the next search is less far."""
         last = self.points[-1]
-        if self.problem.is_bounded and np.isinf(last.lam) and last.share <= ROUNDED:
+        if self.problem.is_bounded and np.isinf(last.lam) and last.unexplained <= ROUNDED:
             self.last = End(last.psi, last.theta, last.root**2, "bound", last)
             return
         final = root == goal or self.problem.is_bounded
         tolerance = STATIONARY if final else PASSING
         found = extreme(self.problem, self.sign, root, last, last.psi, tolerance)
         if self.problem.is_bounded and root == goal and last.theta.size > 1:
-            found = self._others(found, root)
-        if found.kind == "open" and found.theta is not None and self._leaves(found.theta):
+            found = self._best_of_starts(found, root)
+        if found.kind == "open" and found.theta is not None and self._ends_far_out(found.theta):
             return
         if found.kind == "jump" and found.theta is not None:
             self._stop("edge", found.theta)
@@ -131,7 +133,7 @@ class Side:
             return
         self._step = (root - self._root) / (8 if found.failure else 2)
         if self._step < SHORTEST_STEP and not self._ends_before(goal):
-            raise ConvergenceError(_lost(last, self.sign, found.failure))
+            raise ConvergenceError(_lost_text(last, self.sign, found.failure))
 
     def _stop(self, kind: Kind, theta: Array, psi: float | None = None) -> None:
         psi = self.problem.psi(theta) if psi is None else psi
@@ -167,7 +169,7 @@ class Side:
         """By how many standard errors psi is more extreme than so far."""
         return self.sign * (self.problem.psi(theta) - self.points[-1].psi) / self.problem.error
 
-    def _leaves(self, far: Array) -> bool:
+    def _ends_far_out(self, far: Array) -> bool:
         """Whether a ray that stays in the region for ever ends the path, psi finite or not."""
         center = self.points[0].theta
         before, rise = self._rise(center + 0.1 * (far - center)), self._rise(far)
@@ -195,7 +197,7 @@ class Side:
         return np.asarray(first + root * (chord + (root - last.root) * turn))
 
 
-def _lost(last: Point, sign: int, failure: str) -> str:
+def _lost_text(last: Point, sign: int, failure: str) -> str:
     word, level = "larger" if sign > 0 else "smaller", bounded_level(last.root**2)
     lower = f"`confidence_level={level:g}`, up to which it was followed, " if level else ""
     return (
@@ -209,7 +211,7 @@ def _lost(last: Point, sign: int, failure: str) -> str:
     )
 
 
-def _around(problem: Problem, found: list[Values], sign: int) -> list[Values]:
+def _past_pole(problem: Problem, found: list[Values], sign: int) -> list[Values]:
     """Continue behind a pole on one side, as seen from the end on the other side.
 
     Seen from a point that is not among its values, psi has no pole.
@@ -219,21 +221,23 @@ def _around(problem: Problem, found: list[Values], sign: int) -> list[Values]:
         return found
     c = [v.end(-sign).psi for v, pole in zip(found, cut, strict=True) if pole][-1]
     side = Side(problem.with_reciprocal(c), sign)
-    return [_behind(side, v, c) if pole else v for v, pole in zip(found, cut, strict=True)]
+    return [
+        _with_piece_past_pole(side, v, c) if pole else v for v, pole in zip(found, cut, strict=True)
+    ]
 
 
-def _behind(side: Side, values: Values, c: float) -> Values:
+def _with_piece_past_pole(side: Side, values: Values, c: float) -> Values:
     """Translate the end of a path in -1 / (psi - c)."""
     sign, infinite = side.sign, AT_INFINITY * abs(side.points[0].psi)
     try:
         end = side.end(values.root)
     except ConvergenceError as error:
         if sign * side.points[-1].psi > infinite:
-            raise ConvergenceError(_half_way(values, sign)) from error
+            raise ConvergenceError(_half_found_text(values, sign)) from error
         return values  # psi is not defined behind its pole
     psi = c - 1 / end.psi if end.psi else np.inf
     if sign * end.psi > infinite:
-        piece = Interval(*sorted((_comes_back(side, c), psi)))
+        piece = Interval(*sorted((_value_past_pole(side, c), psi)))
         return replace(values, others=(*values.others, piece))
     if end.kind == "quantile" and sign * end.psi < -infinite:
         moved = replace(end, psi=psi, point=None)  # psi is steep, and has no pole
@@ -241,7 +245,7 @@ def _behind(side: Side, values: Values, c: float) -> Values:
     return values
 
 
-def _comes_back(side: Side, c: float) -> float:
+def _value_past_pole(side: Side, c: float) -> float:
     """Psi right behind its pole: infinite, unless only one of its sides is (an exponential)."""
     height = [side.sign * point.psi for point in side.points]
     first = next((k for k, x in enumerate(height) if x > 0), 0)
@@ -259,7 +263,7 @@ def _comes_back(side: Side, c: float) -> float:
     return -side.sign * np.inf if far else c - 1 / reciprocal
 
 
-def _half_way(values: Values, sign: int) -> str:
+def _half_found_text(values: Values, sign: int) -> str:
     pole, word = values.end(sign).deviance, "minus" if sign > 0 else "plus"
     return (
         f"Psi runs to infinity where the deviance is {pole:.3g}, below the quantile "

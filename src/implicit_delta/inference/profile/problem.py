@@ -155,7 +155,7 @@ class Metric:
         stretch = 1 / np.sqrt(self._curvatures(mu)) - 1 / np.sqrt(1 + mu)
         return np.asarray(H / np.sqrt(1 + mu) + (V * stretch) @ np.linalg.solve(H, V).T)
 
-    def learned(self, step: Array, change: Array) -> "Metric":
+    def updated(self, step: Array, change: Array) -> "Metric":
         """Correct by the change of the gradient of the Lagrangian over a step (SR1)."""
         image = self.base.multiply(step)
         missing = change - image - self.U @ (self.D * (self.U.T @ step))
@@ -181,7 +181,7 @@ class Point:
     nu : (k,) array
     lam : float
         Multipliers; infinite where constraints alone hold psi, zero where psi does not rise.
-    share : float
+    unexplained : float
         Of g that q and the constraints do not explain.
     metric : Metric
     """
@@ -194,12 +194,12 @@ class Point:
     rows: Rows
     nu: Array
     lam: float
-    share: float
+    unexplained: float
     metric: Metric
 
     @property
-    def strength(self) -> float:
-        """The multiplier, as far as it can be believed."""
+    def usable_lam(self) -> float:
+        """The multiplier, bounded where constraints alone hold psi."""
         size = float(np.linalg.norm(self.metric.base.half_transpose(self.g)))
         return min(self.lam, LARGEST * max(self.root, 1.0) / size if size else 0.0)
 
@@ -358,18 +358,18 @@ class Problem:
         if not np.isfinite(psi) or not np.all(np.isfinite(g)):
             raise EvaluationError("psi is not defined there.")
         root = self.root(theta) if root is None else root
-        rows, fine = self.rows(theta), careful or (before is not None and before.share < NEAR)
+        rows, fine = self.rows(theta), careful or (before is not None and before.unexplained < NEAR)
         (q, base) = self._slopes(theta, fine, careful)
         metric = Metric.of(base or self._center, theta.size)
         if base is None and before is not None:
             metric = before.metric
         lam, nu, share = _multipliers(metric, q, g, rows, held)
         found = Point(theta, psi, root, q, g, rows, nu, lam, share, metric)
-        if before is None or (self.has_valleys and before.share > NEAR):
+        if before is None or (self.has_valleys and before.unexplained > NEAR):
             return found
-        change = found.rest(found.strength, nu) - before.rest(found.strength, nu)
+        change = found.rest(found.usable_lam, nu) - before.rest(found.usable_lam, nu)
         step = theta - before.theta
-        return replace(found, metric=metric.learned(step, change))
+        return replace(found, metric=metric.updated(step, change))
 
     def rows(self, theta: Array) -> Rows:
         """Constraints at theta."""

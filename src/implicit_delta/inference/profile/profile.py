@@ -36,7 +36,7 @@ from implicit_delta.inference.profile.constrained import (
     without_inequalities,
 )
 from implicit_delta.inference.profile.path import follow
-from implicit_delta.inference.profile.problem import Problem, count_passes
+from implicit_delta.inference.profile.problem import Point, Problem, count_passes
 from implicit_delta.inference.profile.result import SIGNS, Curve, Profile, Profiles
 from implicit_delta.inference.profile.values import Values, findings_of, union_text
 from implicit_delta.methods.ascent import Ascent
@@ -290,7 +290,7 @@ class _Search(NamedTuple):
 
     evaluation: Evaluation
     found: dict[float, Values]
-    points: list[tuple[int, Any]]
+    points: list[tuple[int, Point]]
     covariance: Array
     limits: tuple[str, ...] = ()
 
@@ -402,7 +402,7 @@ def _search_inside(
 
 def _follow_inside(
     feasible: Feasible, problem: Problem, request: _Request
-) -> tuple[list[Values], list[tuple[int, Any]]]:
+) -> tuple[list[Values], list[tuple[int, Point]]]:
     """Find the ends; that of a limit again, at its own quantile, where a bound holds psi."""
     signs, sign = request.signs, request.signs[0]
     if len(signs) > 1:
@@ -505,7 +505,7 @@ def check_likelihood(model: FittedModel) -> None:
         report([Finding("warn", "host_covariance", text, remedies=(remedy,))], strict=True)
 
 
-def _curve(points: list[tuple[int, Any]]) -> Curve:
+def _curve(points: list[tuple[int, Point]]) -> Curve:
     return Curve(
         lam=np.array([sign * point.lam if point.root else 0.0 for sign, point in points]),
         psi=np.array([point.psi for _, point in points]),
