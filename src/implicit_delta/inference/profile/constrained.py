@@ -193,9 +193,7 @@ def roots_at_bound(levels: list[float], roots: list[float], beyond: list[float])
     return [float(root) for root in np.maximum.accumulate(raised)]
 
 
-def mixed_roots(
-    whole: Evaluation, constraints: Constraints, roots: list[float], sign: int
-) -> list[float]:
+def mixed_roots(feasible: Feasible, roots: list[float], sign: int) -> list[float]:
     r"""Roots of the deviance for a limit (upper for sign 1) near bounds of *other* quantities.
 
     A bound of psi itself only makes its deviance smaller, but one of a nuisance parameter that is
@@ -207,40 +205,26 @@ def mixed_roots(
     .. math:: D = \min_{x \in C,\; g'x = 0} |z - x|^2 - \min_{x \in C} |z - x|^2,
 
     a mixture of chi-squared distributions (chi-bar-squared; Self and Liang, 1987) whose quantile is
-    found by draws. `whole` is psi on the model without inequalities, at the constrained maximum.
+    found by draws.
     """
-    cone = _cone(whole, constraints)
-    if cone is None:
+    theta = feasible.model.theta
+    try:
+        scale, gradient = feasible.curvature, feasible.evaluation.jacobian(theta)[0]
+    except (ImplicitDeltaError, LinAlgError):  # the log-likelihood ends with its constraints
         return roots
-    deviance = np.sort(_deviances(*cone, sign))
+    if scale is None or not np.any(gradient):
+        return roots
+    g = np.asarray(scale.half_transpose(gradient))
+    g = g / np.linalg.norm(g)
+    rows = feasible.rows(theta)
+    normals = np.asarray(scale.half_transpose(rows.normals[rows.gaps < NEAR].T)).T
+    others = normals[np.any(normals, axis=1) & (abs(normals @ g) < OWN)]
+    if not len(others):
+        return roots
+    deviance = np.sort(_deviances(g, others, sign))
     places = (DRAWS * ndtr(np.array(roots))).astype(int)
     found = np.sqrt(deviance[np.minimum(places, DRAWS - 1)])
     return [max(root, float(mixed)) for root, mixed in zip(roots, found, strict=True)]
-
-
-def _cone(whole: Evaluation, constraints: Constraints) -> tuple[Array, Array] | None:
-    """Gradient of psi, (d,), and inner normals of near limits, (m, d), in standard errors."""
-    model = whole.model
-    try:
-        scale = Ascent.of(model).scale
-        gradient = whole.jacobian(model.theta)[0]
-    except (ImplicitDeltaError, LinAlgError):  # the log-likelihood ends with its limits
-        return None
-    if scale is None or not np.any(gradient):
-        return None
-    theta = model.theta if model.space.chart is None else model.space.chart.point(model.theta)
-    slopes, value = constraints.slope(theta), constraints.value(theta)
-    slopes = slopes if model.space.chart is None else slopes @ model.space.chart.slope(theta)
-    rows = np.asarray(scale.half_transpose(slopes.T)).T
-    errors = np.linalg.norm(rows, axis=1)
-    g = _units(np.asarray(scale.half_transpose(gradient))[None])[0]
-    normals = [
-        side * rows[k] / errors[k]
-        for side, gap in ((1, value - constraints.low), (-1, constraints.high - value))
-        for k in np.flatnonzero((gap < NEAR * errors) & ~constraints.equal & (errors > 0))
-    ]
-    others = [row for row in normals if abs(row @ g) < OWN]
-    return (g, np.array(others)) if others else None
 
 
 def _deviances(g: Array, normals: Array, sign: int) -> Array:
@@ -267,7 +251,3 @@ def _projected(normals: Array, z: Array) -> Array:
     if outside.size:
         found[outside] += strength @ normals
     return found
-
-
-def _units(rows: Array) -> Array:
-    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))

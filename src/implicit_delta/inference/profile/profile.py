@@ -321,8 +321,8 @@ def _with_mixed_roots(evaluation: Evaluation, request: _Request) -> _Request:
     assert constraints is not None
     if evaluation.itself is not None:
         return request
-    whole = evaluation.on(without_inequalities(evaluation.model))
-    return request._replace(roots=mixed_roots(whole, constraints, request.roots, request.signs[0]))
+    feasible = Feasible(evaluation.on(without_inequalities(evaluation.model)), constraints)
+    return request._replace(roots=mixed_roots(feasible, request.roots, request.signs[0]))
 
 
 def _search_freely(evaluation: Evaluation, request: _Request) -> _Search:
