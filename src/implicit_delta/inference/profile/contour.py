@@ -453,12 +453,10 @@ class _Search:
 
     def rotated(self, angle: float) -> Evaluation:
         """The two quantities less their estimates, whitened, along a ray and across it."""
-        evaluation, turned = (
-            self.problem.evaluation,
-            np.stack([_ray(angle), _ray(angle + TURN / 4)]),
-        )
+        evaluation = self.problem.evaluation
         assert evaluation.function is not None
-        T = solve_triangular(self.half, turned.T, lower=True, trans="T").T
+        turned = np.stack([_ray(angle), _ray(angle + TURN / 4)], axis=1)
+        T = solve_triangular(self.half, turned, lower=True, trans="T").T
         function = Guarded(_Linear(evaluation.function, evaluation.value, T))
         return replace(evaluation, value=np.zeros(2), function=function)
 
