@@ -486,7 +486,7 @@ class _Search:
         return replace(self.problem, evaluation=both, limits=limits)
 
     def radii(self, angles: Array, root: float, done: Callable[[], Any]) -> Array:
-        """How far the region extends at each angle, in standard errors."""
+        """Find the extent of the region at each angle, in standard errors."""
         known: list[tuple[float, Point]] = []
         for k, angle in enumerate(angles):
             known.append((angle, self.boundary(angle, root, known, k % AUDITED == 0)))
