@@ -1,6 +1,4 @@
-"""Joint regions of two quantities, and profiles of many: closed forms, laws, refusals, files."""
-
-import json
+"""Joint regions of two quantities, and profiles of many: closed forms, laws, refusals."""
 
 import numpy as np
 import pytest
@@ -191,109 +189,6 @@ def test_processes_give_the_same_and_their_warnings():
     with pytest.warns(idm.ImplicitDeltaWarning, match="most extreme"):
         there = idm.profile(model, psi, n_jobs=2)
     np.testing.assert_allclose(here.interval, there.interval, rtol=1e-12)
-
-
-class Counted:
-    """A log-likelihood that counts its calls, and may stop the program."""
-
-    def __init__(self, most=np.inf):
-        self.calls, self.most = 0, most
-
-    def __call__(self, th):
-        self.calls += 1
-        if self.calls > self.most:
-            raise KeyboardInterrupt
-        return -(((Y - th[0]) / np.exp(th[1])) ** 2) / 2 - th[1]
-
-
-def test_an_interrupted_run_goes_on_from_its_file(tmp_path):
-    path, theta = tmp_path / "profiles.json", normal().theta
-    whole = Counted()
-    expected = idm.profile(idm.from_loglik(whole, theta), idm.parameters)
-    counted = Counted()
-    model = idm.from_loglik(counted, theta)
-    idm.profile(model, lambda th: th[0], cache=tmp_path / "one.json")
-    first = counted.calls
-    stopped = Counted(most=first + 60)
-    with pytest.raises(KeyboardInterrupt):
-        idm.profile(idm.from_loglik(stopped, theta), idm.parameters, cache=path)
-    assert len(json.loads(path.read_text())["entries"]) == 1
-    again = Counted()
-    found = idm.profile(idm.from_loglik(again, theta), idm.parameters, cache=path)
-    np.testing.assert_array_equal(found.interval, expected.interval)
-    assert again.calls < whole.calls
-    last = Counted()
-    idm.profile(idm.from_loglik(last, theta), idm.parameters, cache=path)
-    assert last.calls < 60
-
-
-def test_another_question_is_not_answered_from_the_file(tmp_path):
-    """All of these are called `psi`."""
-    path, model = tmp_path / "profiles.json", normal()
-    asked = [
-        (lambda th: th[0], {}),
-        (lambda th: th[1], {}),
-        (lambda th: th[0] ** 2, {}),
-        (lambda th: th[0], {"confidence_level": 0.8}),
-        (lambda th: th[0], {"side": "upper"}),
-    ]
-    for psi, options in asked:
-        kept = idm.profile(model, psi, cache=path, **options).interval
-        assert kept == idm.profile(model, psi, **options).interval
-    other = idm.from_loglik(
-        lambda th: -(((Y + 1 - th[0]) / np.exp(th[1])) ** 2) / 2 - th[1], start=[0.0, 0.0]
-    )
-    found = idm.profile(other, lambda th: th[0] - 1, cache=path).interval
-    np.testing.assert_allclose(found, idm.profile(model, lambda th: th[0]).interval, rtol=1e-6)
-    assert len(json.loads(path.read_text())["entries"]) == 6
-
-
-def test_warnings_come_again_from_the_file(tmp_path):
-    path, psi = tmp_path / "profiles.json", lambda th: np.minimum(th[0], 1.4)
-    for _ in range(2):
-        with pytest.warns(idm.ImplicitDeltaWarning, match="most extreme"):
-            idm.profile(normal(), psi, cache=path)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"not json",
-        b"\xff\xfe\x00",
-        b"[]",
-        b'{"format": "other"}',
-        b'{"format": "implicit-delta profiles, 1"}',
-    ],
-)
-def test_a_file_of_another_kind_is_refused(tmp_path, content):
-    path = tmp_path / "profiles.json"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="no file of profiles"):
-        idm.profile(normal(), lambda th: th[0], cache=path)
-    assert path.read_bytes() == content
-
-
-@pytest.mark.parametrize("damage", ["value", "curve", "truncated"])
-def test_a_changed_entry_is_refused(tmp_path, damage):
-    path = tmp_path / "profiles.json"
-    idm.profile(normal(), lambda th: th[0], cache=path)
-    content = json.loads(path.read_text())
-    (entry,) = content["entries"].values()
-    if damage == "value":
-        entry["profile"]["intervals"][0][1] -= 1.0
-    elif damage == "curve":
-        del entry["profile"]["curve"]
-    text = json.dumps(content)
-    path.write_text(text[:-20] if damage == "truncated" else text)
-    with pytest.raises(ValueError, match="no file of profiles"):
-        idm.profile(normal(), lambda th: th[0], cache=path)
-
-
-@pytest.mark.parametrize("where", [".", "none/there.json"])
-def test_a_place_that_is_no_file_is_refused(tmp_path, where):
-    with pytest.raises(ValueError, match="directory"):
-        idm.profile(normal(), lambda th: th[0], cache=tmp_path / where)
 
 
 @pytest.mark.parametrize("psi", [[], [3], [lambda th: th[0], "S"]])

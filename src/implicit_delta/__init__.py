@@ -53,7 +53,7 @@ _HOMES = {
     "Poisson": "likelihoods",
     "Polished": "inference.polish",
     "Profile": "inference.profile.result",
-    "Profiles": "inference.profile.many",
+    "Profiles": "inference.profile.result",
     "Replicated": "evaluation",
     "Response": "methods.base",
     "ShrinkageWarning": "errors",
@@ -99,7 +99,7 @@ _HOMES = {
     "parameters": "evaluation",
     "polish": "inference.polish",
     "predictions": "evaluation",
-    "profile": "inference.profile.door",
+    "profile": "inference.profile.profile",
     "refit": "inference.refit",
 }
 __all__ = list(_HOMES)
@@ -149,9 +149,9 @@ if TYPE_CHECKING:
     from implicit_delta.inference.polish import polish as polish
     from implicit_delta.inference.profile.contour import Contour as Contour
     from implicit_delta.inference.profile.contour import contour as contour
-    from implicit_delta.inference.profile.door import profile as profile
-    from implicit_delta.inference.profile.many import Profiles as Profiles
+    from implicit_delta.inference.profile.profile import profile as profile
     from implicit_delta.inference.profile.result import Profile as Profile
+    from implicit_delta.inference.profile.result import Profiles as Profiles
     from implicit_delta.inference.refit import refit as refit
     from implicit_delta.inference.summary import Summary as Summary
     from implicit_delta.likelihoods import Bernoulli as Bernoulli

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtr, chdtrc, fdtr, fdtrc, ndtri, stdtr, stdtrit
+from scipy.special import chdtr, chdtrc, fdtr, fdtrc, fdtri, ndtri, stdtr, stdtrit
 
 from implicit_delta.core.factored import Covariance, Factored, scaled
 from implicit_delta.core.types import Array
@@ -40,6 +40,30 @@ def t_quantile(level: float, df: float | Array = np.inf) -> Array:
     tail = (1 - level) / 2
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(np.isinf(df), -ndtri(tail), -stdtrit(df, tail)))
+
+
+def likelihood_ratio_root(level: float, df: float, side: str = "both") -> float:
+    r"""Return the root of the deviance up to which values belong to an interval, or to a limit.
+
+    The deviance of a value on one side of the estimate is zero in half of all samples, a mixture
+    :math:`\tfrac12 \chi^2_0 + \tfrac12 \chi^2_1`: its 95 % quantile is 2.71, that of
+    :math:`\chi^2_1` at 90 %.
+    """
+    if side == "both":
+        return float(t_quantile(level, df))
+    if level <= 0.5:
+        raise ValueError(
+            f"A limit of confidence level {level:g} is on the other side of the estimate: give "
+            "one above 0.5, such as 0.95."
+        )
+    return float(t_quantile(2 * level - 1, df))
+
+
+def joint_root(level: float, df: float) -> float:
+    """Return the root of the deviance for two quantities at once: chi-squared, or F."""
+    if np.isinf(df):
+        return float(np.sqrt(-2 * np.log1p(-level)))
+    return float(np.sqrt(2 * fdtri(2, df, level)))
 
 
 def two_sided(statistic: Array, df: float | Array = np.inf) -> Array:

@@ -19,7 +19,7 @@ from implicit_delta.inference.comparison import Comparison, Row
 from implicit_delta.inference.hac import HAC
 from implicit_delta.inference.infer import answer, infer
 from implicit_delta.inference.influence import Correction, Sandwich
-from implicit_delta.inference.profile.door import profile, profile_of
+from implicit_delta.inference.profile.profile import profile, profile_of
 from implicit_delta.inference.profile.result import Profile
 from implicit_delta.methods.base import Method
 from implicit_delta.methods.bootstrap import Bootstrap

@@ -8,7 +8,7 @@ from implicit_delta.core.types import Asked
 from implicit_delta.estimate.quantiles import checked_level
 from implicit_delta.estimate.tables import number, percent
 from implicit_delta.inference.limits.search import Search, Way
-from implicit_delta.inference.profile.door import profile
+from implicit_delta.inference.profile.profile import profile
 from implicit_delta.inference.profile.result import Profile
 from implicit_delta.models.isolation import isolated
 from implicit_delta.models.model import FittedModel

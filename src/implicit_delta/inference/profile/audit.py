@@ -17,22 +17,21 @@ from implicit_delta.errors import ConvergenceError, EvaluationError, Unsupported
 from implicit_delta.estimate import Interval
 from implicit_delta.inference.profile.extreme import (
     Found,
-    Metric,
-    Problem,
     Trial,
     cross,
     descended,
     extreme,
     verified,
 )
-from implicit_delta.inference.profile.path import End, Values, golden_section
+from implicit_delta.inference.profile.path import golden_section
+from implicit_delta.inference.profile.problem import Problem
+from implicit_delta.inference.profile.values import End, Values
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.optimize import Objective, lbfgs
 
 ALONG = (0.2, 0.4, 0.6, 0.8)  # of the way to an end
 INSIDE = 0.97  # of the radius of the region, were the objective a parabola
-LINE, CLOUD, FEW = 200, 256, 32  # points on a ray, in a region, and around an end inside of it
-AROUND = 0.1  # standard errors
+LINE, CLOUD = 200, 256  # points on a ray and in a region
 MOST_AXES, ALIKE = 8, 0.95
 SLACK = 1e-3  # standard errors: what the end of a path may be off
 TILT, CURVED = 0.3, 0.8  # standard errors to the side; bend there, against that of the surface
@@ -64,7 +63,7 @@ class Audit:
     problem: Problem
     ascent: Ascent
     bend: float
-    _known: dict[tuple[str, bytes], float] = field(init=False, default_factory=dict, repr=False)
+    _cached: dict[tuple[str, bytes], float] = field(init=False, default_factory=dict, repr=False)
 
     @property
     def center(self) -> Array:
@@ -79,10 +78,12 @@ class Audit:
         ConvergenceError
             Psi is more extreme somewhere, and no search from there has converged.
         """
-        tops = [self._top(ray, times) for ray, times in self._rays(found)]
+        tops = [self._second_maximum(ray, times) for ray, times in self._rays(found)]
         for top in (top for top in tops if top is not None):
             deviance = self.problem.deviance(top)
-            found = [self._around(v, top) if deviance < v.root**2 else v for v in found]
+            found = [
+                self._with_second_maximum(v, top) if deviance < v.root**2 else v for v in found
+            ]
         return [self._extended(values) for values in found]
 
     # Second maxima.
@@ -97,14 +98,11 @@ class Audit:
         for way in self._across:
             yield from ((side * found[-1].root * way, ASIDE) for side in (-1, 1))
 
-    def _top(self, ray: Array, times: tuple[float, ...]) -> Array | None:
+    def _second_maximum(self, ray: Array, times: tuple[float, ...]) -> Array | None:
         """Follow a ray, on which the deviance must not fall again, and climb from where it does."""
         before = 0.0
         for theta in (self.center + x * ray for x in times):
-            try:
-                deviance = self.problem.deviance(theta)
-            except (ArithmeticError, ValueError):  # a log-likelihood need not be defined out there
-                deviance = np.inf
+            deviance = self.problem.deviance(theta)
             if deviance < before * (1 - FALLS):
                 top = self._climbed(theta)
                 far = np.linalg.norm(top - self.center) > SAME * np.linalg.norm(ray)
@@ -122,7 +120,7 @@ class Audit:
             return theta
         return found.x if found.converged else theta
 
-    def _around(self, values: Values, top: Array) -> Values:
+    def _with_second_maximum(self, values: Values, top: Array) -> Values:
         """Add the values around a second maximum.
 
         With one parameter they are a piece of their own. With several the maxima may be connected
@@ -166,11 +164,9 @@ class Audit:
         points = [*self._along(values), *self._pulled(values)]
         turns = any(end.kind not in ("quantile", "open") for _, end in values.ends)
         if turns or self.bend > BENT:
-            points += self._many(values)
+            points += self._all_over(values.root)
         for sign, end in values.ends:
-            starts = [*self._suspicious(end, sign, points)]
-            if turns:
-                starts += [*self._most(points, sign), 2 * self.center - end.theta]
+            starts = self._suspicious(end, sign, points)
             values = values.moved(sign, self._on_surface(values, starts, sign))
         for _ in range(ROUNDS):
             strays = self._strays(values, points)
@@ -189,7 +185,7 @@ class Audit:
             return []
         unit = np.linalg.norm(scale.half_transpose(gradient)) * np.sqrt(end.deviance)
         bulges = [x for x in points if self._bulges(x, end, sign, gradient / unit)]
-        return self._off_saddle(end, sign, self._level(gradient)) + self._most(bulges, sign)
+        return self._off_saddle(end, sign, self._level(gradient)) + self._most_extreme(bulges, sign)
 
     def _off_saddle(self, end: End, sign: int, ways: list[Array]) -> list[Array]:
         """Leave an end where psi is not largest on the surface, but has a saddle for symmetry.
@@ -226,9 +222,9 @@ class Audit:
 
     def _recalled(self, name: str, theta: Array) -> float:
         key = name, theta.tobytes()
-        if key not in self._known:
-            self._known[key] = float(getattr(self.problem, name)(theta))
-        return self._known[key]
+        if key not in self._cached:
+            self._cached[key] = float(getattr(self.problem, name)(theta))
+        return self._cached[key]
 
     def _on_ray(self, theta: Array, root: float) -> Array:
         """Go to the surface along the ray through theta."""
@@ -250,14 +246,16 @@ class Audit:
     def _defined(self, points: list[Array]) -> list[Array]:
         return [x for x in points if np.isfinite(self._psi(x))]
 
-    def _most(self, points: list[Array], sign: int) -> list[Array]:
+    def _most_extreme(self, points: list[Array], sign: int) -> list[Array]:
         return sorted(self._defined(points), key=lambda x: -sign * self._psi(x))[:STARTS]
 
     def _moved(self, values: Values, strays: list[Array]) -> Values:
         """Climb from the most extreme strays on either side."""
         for sign in (-1, 1):
             psi = values.end(sign).psi
-            starts = self._most([x for x in strays if sign * (self._psi(x) - psi) > 0], sign)
+            starts = self._most_extreme(
+                [x for x in strays if sign * (self._psi(x) - psi) > 0], sign
+            )
             ends = [*self._on_surface(values, starts, sign), *self._within(values, starts, sign)]
             moved = values.moved(sign, ends)
             if starts and moved is values:
@@ -279,20 +277,10 @@ class Audit:
                 yield self._end_of(found, sign, values.root)
 
     def _searched(self, start: Array, sign: int, root: float, beyond: float | None = None) -> Found:
-        """Search from a point, if need be with the curvature that the likelihood has there."""
         try:
-            point = self.problem.point(start, sign)
-            found = extreme(self.problem, sign, root, point, beyond)
-            own = None
-            if found.point is None and isinstance(point.metric, Metric):
-                own = self.problem.base(start)
+            return extreme(self.problem, sign, root, self.problem.point(start, sign), beyond)
         except (EvaluationError, UnsupportedModelError) as error:
             return Found(None, str(error))
-        if own is None:
-            return found
-        return extreme(
-            self.problem, sign, root, replace(point, metric=Metric.of(own, start.size)), beyond
-        )
 
     def _end_of(self, found: Found, sign: int, root: float) -> End:
         assert found.point is not None
@@ -342,15 +330,18 @@ class Audit:
         ends = (end for _, end in values.ends)
         return [self.center + x * (end.theta - self.center) for end in ends for x in ALONG]
 
-    def _many(self, values: Values) -> list[Array]:
-        """Points all over the region, and around ends that lie inside of it."""
-        root, tangent = values.root, self.problem.tangent
-        if self.center.size == 1:
+    def _all_over(self, root: float) -> list[Array]:
+        """Points all over the region: of one parameter at equal steps, else drawn from it."""
+        d, scale, tangent = self.center.size, self.problem.scale, self.problem.tangent
+        if d == 1:
             steps = np.linspace(0, 1, LINE + 1)[1:]
             return [self.center + s * x * root * tangent for s in (1, -1) for x in steps]
-        inner = [end.theta for _, end in values.ends if end.kind != "quantile"]
-        around = (theta + AROUND * way for theta in inner for way in self._cloud(FEW))
-        return [*(self.center + root * self._cloud(CLOUD)), *around]
+        if scale is None:
+            return []
+        rng = np.random.default_rng(0)
+        cloud = rng.standard_normal((d, CLOUD))
+        radius = root * rng.uniform(size=CLOUD) ** (1 / d)
+        return list(self.center + scale.half(cloud * radius / np.linalg.norm(cloud, axis=0)).T)
 
     @cached_property
     def _across(self) -> list[Array]:
@@ -383,13 +374,3 @@ class Audit:
         draws = np.random.default_rng(0).normal(size=(d, MOST_AXES))
         axes = draws if many else scale.half_transpose(np.eye(d))
         return list((axes / np.linalg.norm(axes, axis=0)).T)
-
-    def _cloud(self, count: int) -> Array:
-        """Draw from the ellipsoid of one standard error, (count, d)."""
-        scale, d = self.problem.scale, self.center.size
-        if scale is None:
-            return np.zeros((0, d))
-        rng = np.random.default_rng(0)
-        cloud = rng.standard_normal((d, count))
-        radius = rng.uniform(size=count) ** (1 / d)
-        return np.asarray(scale.half(cloud * radius / np.linalg.norm(cloud, axis=0)).T)

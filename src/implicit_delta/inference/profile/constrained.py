@@ -1,18 +1,22 @@
-"""Constraints of a model as those of a profile: in standard errors, along its equalities."""
+"""Constraints in a profile: in standard errors, along equalities, and quantiles near them."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError
+from scipy.optimize import nnls
+from scipy.special import erf, ndtr
 
 from implicit_delta.core.types import Array
-from implicit_delta.errors import NotAMaximumError, UnsupportedModelError
+from implicit_delta.errors import ImplicitDeltaError, NotAMaximumError, UnsupportedModelError
 from implicit_delta.evaluation import Evaluation
-from implicit_delta.inference.profile.extreme import REACHED, Limits, Rows
-from implicit_delta.inference.profile.path import End
+from implicit_delta.inference.profile.problem import REACHED, Limits, Rows
+from implicit_delta.inference.profile.values import End
 from implicit_delta.linalg.solvers import Factor, factorize
 from implicit_delta.methods.ascent import Ascent
+from implicit_delta.models.boundaries import NEAR
 from implicit_delta.models.constraints import Constraints, box
 from implicit_delta.models.coordinates import active_constraints, restricted, slope_inside
 from implicit_delta.models.fixed import without_constraints
@@ -21,6 +25,8 @@ from implicit_delta.models.objective import objective_of
 
 ROUNDING = 1e-8  # standard errors from a bound: at it
 AT_TOP = 1e-4  # standard errors: nothing holds the maximum
+OWN = 0.99  # cosine between the gradients of psi and of a limit: psi's own
+DRAWS = 8192  # their quantile is uncertain by about 1 %
 STRAIGHT = 6.0  # standard errors beyond a bound: the quantile is that of a line, to 1e-5
 
 
@@ -100,7 +106,7 @@ class Feasible:
         theta = np.where(abs(theta - low) <= near, low, theta)
         return np.clip(np.where(abs(theta - high) <= near, high, theta), low, high)
 
-    def straight(self, sign: int) -> bool:
+    def is_straight(self, sign: int) -> bool:
         """Whether the log-likelihood is a line to larger (smaller) psi, for all that is seen."""
         gradient = sign * self.evaluation.jacobian(self.model.theta)[0]
         ahead = self.scale.solve(gradient)
@@ -165,3 +171,82 @@ class Feasible:
     def holds(self, theta: Array) -> bool:
         """Whether theta satisfies the constraints, but for rounding."""
         return bool(np.all(self._gaps(theta) >= -REACHED))
+
+
+def roots_at_bound(levels: list[float], roots: list[float], beyond: list[float]) -> list[float]:
+    r"""Roots of the deviance of one-sided limits of a psi that a bound holds.
+
+    With no event seen the log-likelihood falls by the rate times the exposure, and the probability
+    of no event is the likelihood ratio itself: the limit is where that is one less the level, at
+    the deviance :math:`-2 \log(1 - \text{level})`, 5.99 at 95 %, and exact; the 2.71 of a parabola
+    would cover 74 % at worst. Between the two the deviance rises with the standard errors
+    :math:`\delta` by which the top of a parabola would lie beyond the bound, by the share
+    :math:`\operatorname{erf}(\delta / 2)` of the difference: steeply enough to reach 5.99 where no
+    sample of a parabola gets, and not so steeply that a top closer to the bound could have the
+    lower limit (more events, a smaller limit). For a normal estimate that takes a slope below
+    2 * 1.645 at zero; it is 1.85.
+    """
+    base = np.square(roots)
+    exact = np.maximum(-2 * np.log1p(-np.array(levels)), base)
+    raised = np.sqrt(base + erf(np.array(beyond) / 2) * (exact - base))
+    return [float(root) for root in np.maximum.accumulate(raised)]
+
+
+def mixed_roots(feasible: Feasible, roots: list[float], sign: int) -> list[float]:
+    r"""Roots of the deviance for a limit (upper for sign 1) near bounds of *other* quantities.
+
+    A bound of psi itself only makes its deviance smaller, but one of a nuisance parameter that is
+    correlated with psi may make it larger: in a sample that would put the nuisance parameter beyond
+    its bound, psi has to give way. With the truth at these bounds the deviance is, in coordinates
+    in which the estimate is standard normal, the difference of two squared distances from a cone
+    :math:`C`,
+
+    .. math:: D = \min_{x \in C,\; g'x = 0} |z - x|^2 - \min_{x \in C} |z - x|^2,
+
+    a mixture of chi-squared distributions (chi-bar-squared; Self and Liang, 1987) whose quantile is
+    found by draws.
+    """
+    theta = feasible.model.theta
+    try:
+        scale, gradient = feasible.curvature, feasible.evaluation.jacobian(theta)[0]
+    except (ImplicitDeltaError, LinAlgError):  # the log-likelihood ends with its constraints
+        return roots
+    if scale is None or not np.any(gradient):
+        return roots
+    g = np.asarray(scale.half_transpose(gradient))
+    g = g / np.linalg.norm(g)
+    rows = feasible.rows(theta)
+    normals = np.asarray(scale.half_transpose(rows.normals[rows.gaps < NEAR].T)).T
+    others = normals[np.any(normals, axis=1) & (abs(normals @ g) < OWN)]
+    if not len(others):
+        return roots
+    deviance = np.sort(_deviances(g, others, sign))
+    places = (DRAWS * ndtr(np.array(roots))).astype(int)
+    found = np.sqrt(deviance[np.minimum(places, DRAWS - 1)])
+    return [max(root, float(mixed)) for root, mixed in zip(roots, found, strict=True)]
+
+
+def _deviances(g: Array, normals: Array, sign: int) -> Array:
+    """Draw deviances of the true psi; zero where the estimate is on the other side of it."""
+    basis = np.linalg.qr(np.vstack([g, normals]).T)[0]  # nothing else matters
+    g, normals = g @ basis, normals @ basis
+    level = normals - np.outer(normals @ g, g)
+    draws = np.random.default_rng(0).standard_normal((DRAWS, g.size))
+    free = _projected(normals, draws)
+    held = _projected(level, draws - np.outer(draws @ g, g))
+    # of a point and its projection onto a cone, the squared distance is the difference of squares
+    deviance = np.sum(free**2, axis=1) - np.sum(held**2, axis=1)
+    return np.where(sign * (free @ g) < 0, np.maximum(deviance, 0.0), 0.0)
+
+
+def _projected(normals: Array, z: Array) -> Array:
+    """Project points, (m, d), onto the cone of all x with normals @ x >= 0 (Moreau)."""
+    if len(normals) == 1:
+        beyond = np.minimum(z @ normals[0], 0.0) / (normals[0] @ normals[0])
+        return np.asarray(z - np.outer(beyond, normals[0]))
+    outside = np.flatnonzero(np.any(z @ normals.T < 0, axis=1))
+    strength = np.array([nnls(-normals.T, z[k])[0] for k in outside])
+    found = z.copy()
+    if outside.size:
+        found[outside] += strength @ normals
+    return found

@@ -9,16 +9,15 @@ from the neighbors of the ray.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline
 from scipy.linalg import solve_triangular
-from scipy.special import fdtri, ndtr, stdtr
+from scipy.special import ndtr, stdtr
 
 from implicit_delta.core.findings import Finding, report
 from implicit_delta.core.hints import also
@@ -32,23 +31,24 @@ from implicit_delta.errors import (
     ImplicitDeltaWarning,
     UnsupportedModelError,
 )
-from implicit_delta.estimate.quantiles import checked_level
+from implicit_delta.estimate.axes import new_axes
+from implicit_delta.estimate.quantiles import joint_root
 from implicit_delta.estimate.tables import aligned, as_html, data_frame, percent
 from implicit_delta.evaluation import Evaluation
+from implicit_delta.evaluation.evaluation import Function
 from implicit_delta.inference.checks.case import drift_of
 from implicit_delta.inference.checks.drift import of_drift
 from implicit_delta.inference.profile.constrained import Feasible, without_inequalities
-from implicit_delta.inference.profile.door import check_likelihood, levels_of, profile_of
-from implicit_delta.inference.profile.extreme import (
+from implicit_delta.inference.profile.extreme import extreme, verified
+from implicit_delta.inference.profile.problem import (
     Guarded,
     Limits,
     Point,
     Problem,
     Rows,
-    extreme,
-    verified,
+    count_passes,
 )
-from implicit_delta.inference.profile.ticks import profiling, tick
+from implicit_delta.inference.profile.profile import check_likelihood, levels_of, profile_of
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.models.constraints import Constraints
 from implicit_delta.models.isolation import isolated
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
+TURN = 2 * np.pi
 RAYS, FEWEST_RAYS = 48, 8
 TOGETHER = 3  # neighbors that the next point is extrapolated from
 FINE, CLOSE = 3e-3, 1e-2  # share of the gradient that is left before a last step; relative root
@@ -137,36 +138,29 @@ def contour(
     whole = model if constraints is None else without_inequalities(model)
     evaluation = Evaluation.of(whole, psi, names)
     _check_evaluation(evaluation)
-    check_likelihood(evaluation.model)
-    search = _Search.of(evaluation, constraints)
-    if constraints is None or constraints.equal.all():
-        top = search.problem.model
-        drift = drift_of(top.score(top.theta), search.tangent, np.ones(2))
-        report([of_drift(model, drift)], strict)
-    return _found(search, levels, count, strict)
-
-
-def _found(search: _Search, levels: list[float], rays: int, strict: bool) -> Contour:
-    angles = np.linspace(0, 2 * np.pi, rays, endpoint=False)
-    model, evaluation = search.problem.model, search.problem.evaluation
-    df, radii = model.facts.df, dict[float, Array]()
+    check_likelihood(whole)
+    angles = np.linspace(0, TURN, count, endpoint=False)
     with (
-        profiling(model, "deviance"),
-        progress("contour", total=rays * len(levels), unit="ray") as bar,
-        progress_for(model, "contour", rays * len(levels) * (4 * model.d + 6)),
+        count_passes(whole, "deviance") as update,
+        progress("contour", total=count * len(levels), unit="ray") as bar,
+        progress_for(whole, "contour", count * len(levels) * (4 * whole.d + 6)),
     ):
-        for level in levels:
-            root, known = joint_root(level, df), list[tuple[float, Point]]()
-            for k, angle in enumerate(angles):
-                known.append((angle, search.boundary(angle, root, known, k % AUDITED == 0)))
-                bar.update(1)
-            radii[level] = np.array([max(point.psi, 0.0) for _, point in known])
-    half, bounded = search.half, search.feasible is not None
-    region = Contour(evaluation.value, half @ half.T, angles, radii, evaluation.names, df, bounded)
+        search = _Search.of(evaluation, constraints, update)
+        top = search.problem.model
+        if constraints is None or constraints.equal.all():
+            drift = drift_of(top.score(top.theta), search.tangent, np.ones(2))
+            report([of_drift(top, drift)], strict)
+        radii = {
+            level: search.radii(angles, joint_root(level, top.facts.df), lambda: bar.update(1))
+            for level in levels
+        }
+    value, half = search.problem.evaluation.value, search.half
+    bounded, df = search.feasible is not None, top.facts.df
+    region = Contour(value, half @ half.T, angles, radii, evaluation.names, df, bounded)
     for level in levels:
         search.check_inside(region, level, joint_root(level, df))
-    if search.feasible is None:
-        report([_bent(evaluation, region, max(levels))], strict=True)
+    if not bounded:
+        report([_bent(search.problem.evaluation, region, max(levels))], strict=True)
     return region
 
 
@@ -208,14 +202,6 @@ def _checked_rays(rays: Any) -> int:
     if not isinstance(rays, int | np.integer) or rays < FEWEST_RAYS:
         raise ValueError(f"rays is a whole number of at least {FEWEST_RAYS}, not {rays!r}.")
     return int(rays)
-
-
-def joint_root(level: float, df: float) -> float:
-    """Root of the deviance for two quantities at once: chi-squared, or F."""
-    level = checked_level(level)
-    if np.isinf(df):
-        return float(np.sqrt(-2 * np.log1p(-level)))
-    return float(np.sqrt(2 * fdtri(2, df, level)))
 
 
 def _check_evaluation(evaluation: Evaluation) -> None:
@@ -288,14 +274,14 @@ class Contour:
 
     def outline(self, confidence_level: float | None = None) -> Array:
         """Return the boundary between the rays too, (m, 2)."""
-        angles = np.linspace(0, 2 * np.pi, SMOOTH)
+        angles = np.linspace(0, TURN, SMOOTH)
         return self._places(angles, self.radius(angles, confidence_level))
 
     def radius(self, angle: ArrayLike, confidence_level: float | None = None) -> Array:
         """Interpolate how far the region extends at some angles, in standard errors."""
-        radii, turn = self.radii[self._level(confidence_level)], 2 * np.pi
-        asked = np.mod(np.asarray(angle, dtype=np.float64), turn)
-        around, values = np.append(self.angles, turn), np.append(radii, radii[0])
+        radii = self.radii[self._level(confidence_level)]
+        asked = np.mod(np.asarray(angle, dtype=np.float64), TURN)
+        around, values = np.append(self.angles, TURN), np.append(radii, radii[0])
         if self.bounded:
             return _on_chords(asked, around, values)
         return np.asarray(CubicSpline(around, values, bc_type="periodic")(asked))
@@ -316,12 +302,12 @@ class Contour:
 
     def ellipse(self, confidence_level: float | None = None) -> Array:
         """Return the boundary of the symmetric (Wald) region of the same level, (m, 2)."""
-        level = self._level(confidence_level)
-        return self._places(self.angles, np.full(self.angles.size, self._wald(level)))
+        radius = joint_root(self._level(confidence_level), self.df)
+        return self._places(self.angles, np.full(self.angles.size, radius))
 
     def ellipse_area(self, confidence_level: float | None = None) -> float:
         """Return the area of the ellipse."""
-        radius = self._wald(self._level(confidence_level))
+        radius = joint_root(self._level(confidence_level), self.df)
         return float(np.pi * radius**2 * np.linalg.det(self._half))
 
     def to_dict(self) -> dict[str, list[Any]]:
@@ -350,14 +336,12 @@ class Contour:
         **style
             Passed to matplotlib's ``plot`` for the boundaries.
         """
-        from implicit_delta.estimate.axes import new_axes
-
         ax = new_axes() if ax is None else ax
-        angles = np.linspace(0, 2 * np.pi, SMOOTH)
+        angles = np.linspace(0, TURN, SMOOTH)
         for level in self.levels:
             look: dict[str, Any] = {"label": f"{percent(level)} joint", "zorder": 3} | style
             (line,) = ax.plot(*self._places(angles, self.radius(angles, level)).T, **look)
-            circle = np.full(SMOOTH, self._wald(level))
+            circle = np.full(SMOOTH, joint_root(level, self.df))
             ax.plot(*self._places(angles, circle).T, "--", color="0.5", linewidth=0.8)
             style = {"color": line.get_color()} | style
         ax.plot(*self.value, "+", color="0.2")
@@ -369,12 +353,6 @@ class Contour:
     @property
     def _half(self) -> Array:
         return np.asarray(np.linalg.cholesky(self.covariance), dtype=np.float64)
-
-    def _wald(self, level: float) -> float:
-        """Radius of the ellipse, in standard errors."""
-        if np.isinf(self.df):
-            return float(np.sqrt(-2 * np.log1p(-level)))
-        return float(np.sqrt(2 * fdtri(2, self.df, level)))
 
     def _places(self, angles: Array, radii: Array) -> Array:
         circle = np.stack([np.cos(angles), np.sin(angles)])
@@ -402,7 +380,7 @@ class Contour:
 
 
 def _on_chords(asked: Array, angles: Array, radii: Array) -> Array:
-    """Distance of the polygon through all points at some angles: walls are straight."""
+    """Distance of the polygon through all points at some angles: constraints are straight."""
     k = np.clip(np.searchsorted(angles, asked, side="right") - 1, 0, angles.size - 2)
     (a, b), (r, s) = (angles[k], angles[k + 1]), (radii[k], radii[k + 1])
     across = r * np.sin(asked - a) + s * np.sin(b - asked)
@@ -410,20 +388,21 @@ def _on_chords(asked: Array, angles: Array, radii: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Whitened:
-    """One direction of the two whitened quantities, as a function to `extreme`."""
+class _Linear:
+    """Linear functions of what two quantities differ from their estimates by."""
 
-    search: _Search
-    e: Array
+    function: Function
+    center: Array
+    coefficients: Array
 
     def value(self, theta: Array) -> Array:
-        return np.atleast_1d(self.e @ self.search.eta(theta))
+        return np.asarray(self.coefficients @ (self.function.value(theta) - self.center))
 
     def jacobian(self, theta: Array) -> Array:
-        return (self.e @ self.search.slope(theta))[None]
+        return np.asarray(self.coefficients @ self.function.jacobian(theta))
 
-    def component(self, k: int) -> _Whitened:
-        return self
+    def component(self, k: int) -> _Linear:
+        return replace(self, coefficients=self.coefficients[[k]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -445,7 +424,9 @@ class _Search:
     feasible: Feasible | None
 
     @classmethod
-    def of(cls, evaluation: Evaluation, constraints: Constraints | None) -> _Search:
+    def of(
+        cls, evaluation: Evaluation, constraints: Constraints | None, update: Callable[[], None]
+    ) -> _Search:
         """Factorize the curvature and the covariance of the two quantities."""
         model = evaluation.model
         ascent = Ascent.of(model)
@@ -458,10 +439,7 @@ class _Search:
         model = evaluation.model
         slopes = evaluation.jacobian(model.theta) @ np.asarray(ascent.scale.half(np.eye(model.d)))
         half = _root_of(slopes, evaluation.names)
-        assert evaluation.function is not None
-        guarded = replace(evaluation, function=Guarded(evaluation.function))
-        top = model.objective(model.theta)
-        problem = Problem(guarded, top, ascent.scale, tick=partial(tick, model))
+        problem = Problem.of(evaluation, ascent.scale, update_progress=update)
         inequalities = constraints is not None and not constraints.equal.all()
         feasible = Feasible(evaluation, constraints) if constraints and inequalities else None
         return cls(problem, half, feasible)
@@ -470,41 +448,50 @@ class _Search:
     def tangent(self) -> Array:
         """Derivative of theta with respect to eta along the quadratic prediction, (d, 2)."""
         assert self.problem.scale is not None
-        center = self.problem.model.theta
-        return np.asarray(self.problem.scale.solve(self.slope(center).T))
+        slope = self.rotated(0.0).jacobian(self.problem.model.theta)
+        return np.asarray(self.problem.scale.solve(slope.T))
+
+    def rotated(self, angle: float) -> Evaluation:
+        """The two quantities less their estimates, whitened, along a ray and across it."""
+        evaluation = self.problem.evaluation
+        assert evaluation.function is not None
+        turned = np.stack([_ray(angle), _ray(angle + TURN / 4)], axis=1)
+        T = solve_triangular(self.half, turned, lower=True, trans="T").T
+        function = Guarded(_Linear(evaluation.function, evaluation.value, T))
+        return replace(evaluation, value=np.zeros(2), function=function)
 
     def eta(self, theta: Array) -> Array:
         """The two quantities less their estimates, whitened: (2,)."""
-        gap = self.problem.evaluation(theta) - self.problem.evaluation.value
-        return np.asarray(solve_triangular(self.half, gap, lower=True, check_finite=False))
-
-    def slope(self, theta: Array) -> Array:
-        """Jacobian of eta, (2, d)."""
-        slopes = self.problem.evaluation.jacobian(theta)
-        return np.asarray(solve_triangular(self.half, slopes, lower=True))
+        return self.rotated(0.0)(theta)
 
     def along(self, angle: float) -> Problem:
         """Pose the problem of one ray: the largest eta along it, and none across."""
-        e, across = _ray(angle), _ray(angle + np.pi / 2)
+        both = self.rotated(angle)
         own = self.feasible.limits if self.feasible is not None else None
 
         def gaps(theta: Array) -> Array:
             try:
-                off = float(across @ self.eta(theta))
+                across = both(theta)[1:]
             except EvaluationError:
-                off = np.nan
-            return np.append(off, [] if own is None else own.gaps(theta))
+                across = np.full(1, np.nan)
+            return across if own is None else np.append(across, own.gaps(theta))
 
         def rows(theta: Array) -> Rows:
-            normals = (across @ self.slope(theta))[None]
+            normals = both.jacobian(theta)[1:]
             if own is not None:
                 normals = np.vstack([normals, own.rows(theta).normals])
             return Rows(gaps(theta), normals, np.arange(len(normals)) == 0)
 
         limits = Limits(rows, gaps, np.asarray if own is None else own.inside, own is not None)
-        function = Guarded(_Whitened(self, e))
-        one = replace(self.problem.evaluation, value=np.zeros(1), function=function)
-        return replace(self.problem, evaluation=one, limits=limits)
+        return replace(self.problem, evaluation=both, limits=limits)
+
+    def radii(self, angles: Array, root: float, done: Callable[[], Any]) -> Array:
+        """Find the extent of the region at each angle, in standard errors."""
+        known: list[tuple[float, Point]] = []
+        for k, angle in enumerate(angles):
+            known.append((angle, self.boundary(angle, root, known, k % AUDITED == 0)))
+            done()
+        return np.array([max(point.psi, 0.0) for _, point in known])
 
     def boundary(
         self,

@@ -1,32 +1,22 @@
 """The path of the extreme of psi over likelihood regions of growing size, and where it ends.
 
 It ends at a quantile of the deviance; or before, where psi turns, has a pole, or is held by the
-region itself: that is told apart by looking at psi ahead. Behind a pole the path goes on in
+region itself: which of these it is, values of psi ahead show. Behind a pole the path continues in
 -1 / (psi - c), on the circle that the line and infinity make.
 """
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from dataclasses import replace
 
 import numpy as np
-from scipy.special import chdtr
 
 from implicit_delta.core.types import Array
 from implicit_delta.errors import ConvergenceError, EvaluationError, UnsupportedModelError
 from implicit_delta.estimate import Interval
-from implicit_delta.inference.profile.extreme import (
-    REACHED,
-    ROUNDED,
-    STATIONARY,
-    Found,
-    Point,
-    Problem,
-    extreme,
-    verified,
-)
+from implicit_delta.inference.profile.extreme import Found, extreme, verified
+from implicit_delta.inference.profile.problem import REACHED, ROUNDED, STATIONARY, Point, Problem
+from implicit_delta.inference.profile.values import End, Kind, Values, bounded_level
 
 LONGEST_STEP, SHORTEST_STEP = 1.5, 1e-3  # in r; a turn of psi within the latter is looked at
 PASSING = 1e-2  # share of the gradient of psi that may be left on the way
@@ -40,130 +30,26 @@ CLOSER = (1e-1, 1e-3, 1e-5)  # distances from a peak over which a pole keeps gro
 GROWS = 0.8  # growth over one of these relative to that over the one before: 1 for a logarithm
 ROUNDING = 1e-2  # growth that is no rounding error
 GOLDEN, SECTIONS = (5**0.5 - 1) / 2, 45  # a width of 4e-10
-RAYS, RAY_LOOKS = 180, 24
-STRAIGHT = 1e-6  # sine of the angle between two gradients of psi that are the same
 
-Kind: TypeAlias = Literal[
-    "quantile", "extreme", "limit", "edge", "pole", "infinite", "bound", "open"
-]
 BOTH = (-1, 1)
 
 
-@dataclass(frozen=True)
-class End:
-    """One end of an interval.
-
-    Attributes
-    ----------
-    psi : float
-    theta : (d,) array
-        Where psi is that, or close to it if psi is infinite.
-    deviance : float
-        Of theta.
-    kind : str
-        The deviance is at its ``quantile``; or it is below, and psi has an ``extreme`` there,
-        tends to a ``limit`` along a ray without end, ends with the log-likelihood at an
-        ``edge``, is ``infinite`` along such a ray, or has a ``pole``; or a constraint is a
-        ``bound`` of it; or that side was not requested and is ``open``.
-    point : Point or None
-        What is known at a quantile.
-    """
-
-    psi: float
-    theta: Array
-    deviance: float
-    kind: Kind
-    point: Point | None = None
-
-
-@dataclass(frozen=True)
-class Values:
-    """The values of psi where the root of the deviance is at most `root`.
-
-    Attributes
-    ----------
-    root : float
-    low, high : End
-        Of the path from the estimate either way.
-    others : tuple of Interval
-        What else psi is there: behind a pole, or around a second maximum of the likelihood.
-    second : float
-        Deviance of a second maximum in the region; NaN if none was met.
-    followed : float
-        Root up to which the path was followed either way.
-    """
-
-    root: float
-    low: End
-    high: End
-    others: tuple[Interval, ...] = ()
-    second: float = np.nan
-    followed: float = np.nan
-
-    @property
-    def bounded_level(self) -> float:
-        """Round down the confidence level up to which the path was followed."""
-        return bounded_level(self.followed**2)
-
-    @property
-    def ends(self) -> tuple[tuple[int, End], tuple[int, End]]:
-        """Both ends, each with its sign."""
-        return (-1, self.low), (1, self.high)
-
-    @property
-    def pieces(self) -> tuple[Interval, ...]:
-        """All values, as intervals that do not touch, in ascending order."""
-        pieces: list[Interval] = []
-        every = (Interval(self.low.psi, self.high.psi), *self.others)
-        for low, high in sorted((float(low), float(high)) for low, high in every):
-            if pieces and low <= pieces[-1].high:
-                last = pieces.pop()
-                pieces.append(Interval(last.low, max(last.high, high)))
-            else:
-                pieces.append(Interval(low, high))
-        return tuple(pieces)
-
-    @property
-    def interval(self) -> Interval:
-        """The piece that holds the estimate."""
-        return next(piece for piece in self.pieces if piece.low <= self.low.psi <= piece.high)
-
-    def end(self, sign: int) -> End:
-        """The upper or the lower end."""
-        return self.high if sign > 0 else self.low
-
-    def holds(self, psi: float, slack: float = 0.0) -> bool:
-        """Whether psi lies in one of the pieces, or close to it."""
-        return any(low - slack <= psi <= high + slack for low, high in self.pieces)
-
-    def moved(self, sign: int, ends: Iterable[End]) -> "Values":
-        """Take the most extreme of the upper (or lower) end and those that are in no piece yet."""
-        new = [end for end in ends if not self.holds(end.psi)]
-        best = max([self.end(sign), *new], key=lambda end: sign * end.psi)
-        if best is self.end(sign):
-            return self
-        return replace(self, high=best) if sign > 0 else replace(self, low=best)
-
-
-def bounded_level(deviance: float) -> float:
-    """Round down the confidence level whose quantile is this deviance."""
-    return math.floor(100 * float(chdtr(1, deviance))) / 100
-
-
-def walk(
+def follow(
     problem: Problem, roots: Sequence[float], signs: Sequence[int] = BOTH
 ) -> tuple[list[Values], list[tuple[int, Point]]]:
     """Find the values up to each of these roots, which ascend, and the points on the way."""
     sides = {sign: Side(problem, sign) for sign in BOTH}
-    ends = {s: [sides[s].end(r) for r in roots] if s in signs else [] for s in BOTH}
+
+    def ends(sign: int) -> list[End]:
+        if sign not in signs:
+            return [End(sign * np.inf, problem.model.theta, 0.0, "open")] * len(roots)
+        return [sides[sign].end(root) for root in roots]
+
+    pairs = list(zip(roots, ends(-1), ends(1), strict=True))
     followed = min(sides[sign].points[-1].root for sign in signs)
-    other = [End(sign * np.inf, problem.model.theta, 0.0, "open") for sign in BOTH]
-    pairs = [(ends[-1] or [other[0]] * len(roots)), (ends[1] or [other[1]] * len(roots))]
-    found = [
-        Values(r, low, high, followed=followed) for r, low, high in zip(roots, *pairs, strict=True)
-    ]
+    found = [Values(root, low, high, followed=followed) for root, low, high in pairs]
     for sign in BOTH if problem.limits is None else ():
-        found = _around(problem, found, sign)
+        found = _past_pole(problem, found, sign)
     below, above = ([(sign, x) for x in sides[sign].points] for sign in BOTH)
     return found, [*reversed(below), *above[1:]]
 
@@ -185,7 +71,7 @@ class Side:
         center = problem.limits.inside(center) if problem.limits is not None else center
         self.points = [problem.point(center, sign, 0.0)]
         self.last: End | None = None
-        self._step, self._looked, self._root = LONGEST_STEP, 0.0, 0.0
+        self._step, self._root = LONGEST_STEP, 0.0
 
     def end(self, root: float) -> End:
         """Find the most extreme psi up to this root of the deviance, at least as large as before.
@@ -202,7 +88,7 @@ class Side:
         point = self.points[-1]
         return self.last or End(point.psi, point.theta, root**2, "quantile", point)
 
-    def _others(self, found: Found, root: float) -> Found:
+    def _best_of_starts(self, found: Found, root: float) -> Found:
         """Search from elsewhere too where constraints may leave several extremes."""
         problem, center = self.problem, self.points[0].theta
         assert problem.limits is not None
@@ -223,15 +109,15 @@ class Side:
     def _advance(self, root: float, goal: float) -> None:
         """Search at `root`; where nothing is found, the next search is less far."""
         last = self.points[-1]
-        if self.problem.is_bounded and np.isinf(last.lam) and last.share <= ROUNDED:
+        if self.problem.is_bounded and np.isinf(last.lam) and last.unexplained <= ROUNDED:
             self.last = End(last.psi, last.theta, last.root**2, "bound", last)
             return
         final = root == goal or self.problem.is_bounded
         tolerance = STATIONARY if final else PASSING
         found = extreme(self.problem, self.sign, root, last, last.psi, tolerance)
         if self.problem.is_bounded and root == goal and last.theta.size > 1:
-            found = self._others(found, root)
-        if found.kind == "open" and found.theta is not None and self._leaves(found.theta):
+            found = self._best_of_starts(found, root)
+        if found.kind == "open" and found.theta is not None and self._ends_far_out(found.theta):
             return
         if found.kind == "jump" and found.theta is not None:
             self._stop("edge", found.theta)
@@ -246,11 +132,8 @@ class Side:
             self._step = min(2 * self._step, LONGEST_STEP)
             return
         self._step = (root - self._root) / (8 if found.failure else 2)
-        if found.failure and self._looked < goal:  # once, as searches that fail are expensive
-            self._looked = goal
-            self.last = runaway(self.problem, self.sign, goal)
-        if self.last is None and self._step < SHORTEST_STEP and not self._ends_before(goal):
-            raise ConvergenceError(_lost(last, self.sign, found.failure))
+        if self._step < SHORTEST_STEP and not self._ends_before(goal):
+            raise ConvergenceError(_lost_text(last, self.sign, found.failure))
 
     def _stop(self, kind: Kind, theta: Array, psi: float | None = None) -> None:
         psi = self.problem.psi(theta) if psi is None else psi
@@ -286,7 +169,7 @@ class Side:
         """By how many standard errors psi is more extreme than so far."""
         return self.sign * (self.problem.psi(theta) - self.points[-1].psi) / self.problem.error
 
-    def _leaves(self, far: Array) -> bool:
+    def _ends_far_out(self, far: Array) -> bool:
         """Whether a ray that stays in the region for ever ends the path, psi finite or not."""
         center = self.points[0].theta
         before, rise = self._rise(center + 0.1 * (far - center)), self._rise(far)
@@ -314,7 +197,7 @@ class Side:
         return np.asarray(first + root * (chord + (root - last.root) * turn))
 
 
-def _lost(last: Point, sign: int, failure: str) -> str:
+def _lost_text(last: Point, sign: int, failure: str) -> str:
     word, level = "larger" if sign > 0 else "smaller", bounded_level(last.root**2)
     lower = f"`confidence_level={level:g}`, up to which it was followed, " if level else ""
     return (
@@ -328,7 +211,7 @@ def _lost(last: Point, sign: int, failure: str) -> str:
     )
 
 
-def _around(problem: Problem, found: list[Values], sign: int) -> list[Values]:
+def _past_pole(problem: Problem, found: list[Values], sign: int) -> list[Values]:
     """Continue behind a pole on one side, as seen from the end on the other side.
 
     Seen from a point that is not among its values, psi has no pole.
@@ -337,22 +220,24 @@ def _around(problem: Problem, found: list[Values], sign: int) -> list[Values]:
     if not any(cut):
         return found
     c = [v.end(-sign).psi for v, pole in zip(found, cut, strict=True) if pole][-1]
-    side = Side(problem.seen_from(c), sign)
-    return [_behind(side, v, c) if pole else v for v, pole in zip(found, cut, strict=True)]
+    side = Side(problem.with_reciprocal(c), sign)
+    return [
+        _with_piece_past_pole(side, v, c) if pole else v for v, pole in zip(found, cut, strict=True)
+    ]
 
 
-def _behind(side: Side, values: Values, c: float) -> Values:
+def _with_piece_past_pole(side: Side, values: Values, c: float) -> Values:
     """Translate the end of a path in -1 / (psi - c)."""
     sign, infinite = side.sign, AT_INFINITY * abs(side.points[0].psi)
     try:
         end = side.end(values.root)
     except ConvergenceError as error:
         if sign * side.points[-1].psi > infinite:
-            raise ConvergenceError(_half_way(values, sign)) from error
+            raise ConvergenceError(_half_found_text(values, sign)) from error
         return values  # psi is not defined behind its pole
     psi = c - 1 / end.psi if end.psi else np.inf
     if sign * end.psi > infinite:
-        piece = Interval(*sorted((_comes_back(side, c), psi)))
+        piece = Interval(*sorted((_value_past_pole(side, c), psi)))
         return replace(values, others=(*values.others, piece))
     if end.kind == "quantile" and sign * end.psi < -infinite:
         moved = replace(end, psi=psi, point=None)  # psi is steep, and has no pole
@@ -360,7 +245,7 @@ def _behind(side: Side, values: Values, c: float) -> Values:
     return values
 
 
-def _comes_back(side: Side, c: float) -> float:
+def _value_past_pole(side: Side, c: float) -> float:
     """Psi right behind its pole: infinite, unless only one of its sides is (an exponential)."""
     height = [side.sign * point.psi for point in side.points]
     first = next((k for k, x in enumerate(height) if x > 0), 0)
@@ -378,7 +263,7 @@ def _comes_back(side: Side, c: float) -> float:
     return -side.sign * np.inf if far else c - 1 / reciprocal
 
 
-def _half_way(values: Values, sign: int) -> str:
+def _half_found_text(values: Values, sign: int) -> str:
     pole, word = values.end(sign).deviance, "minus" if sign > 0 else "plus"
     return (
         f"Psi runs to infinity where the deviance is {pole:.3g}, below the quantile "
@@ -419,59 +304,3 @@ def golden_section(height: Callable[[float], float], low: float, high: float) ->
         pairs = (height(left), -left, low, right), (height(right), -right, left, high)
         _, best, low, high = max(pairs)
     return -float(best)
-
-
-def runaway(problem: Problem, sign: int, root: float) -> End | None:
-    """Find a ray in the region along which psi rises, or falls, to a pole.
-
-    Where the numerator and the denominator of a ratio may both be zero, the path ends at a point
-    where psi takes every value at once and no search converges. A ray close to it is proof enough.
-    """
-    for ray in root * _plane(problem):
-        theta = _pole(problem, ray, sign)
-        if theta is not None and problem.root(theta) <= root:
-            return End(sign * np.inf, theta, problem.deviance(theta), "pole")
-    return None
-
-
-def _plane(problem: Problem) -> Array:
-    """Rays in the plane of two gradients of psi, (RAYS, d), one standard error long each.
-
-    All gradients of a ratio are in one plane, whatever the number of parameters.
-    """
-    center, scale = problem.model.theta, problem.scale
-    none = np.zeros((0, center.size))
-    if scale is None or center.size == 1 or problem.limits is not None:
-        return none
-    try:
-        gradients = [problem.gradient(center + x * problem.tangent) for x in (0.0, 0.5)]
-    except EvaluationError:
-        return none
-    if not all(map(np.any, gradients)):
-        return none
-    whitened = map(scale.half_transpose, gradients)
-    along, other = (g / np.linalg.norm(g) for g in whitened)
-    across = other - (other @ along) * along
-    size = np.linalg.norm(across)
-    if not size > STRAIGHT:
-        return none
-    angles = np.linspace(0, 2 * np.pi, RAYS, endpoint=False)
-    plane = np.outer(along, np.cos(angles)) + np.outer(across / size, np.sin(angles))
-    return np.asarray(scale.half(plane).T)
-
-
-def _pole(problem: Problem, ray: Array, sign: int) -> Array | None:
-    """Follow psi along a ray for as long as it rises: theta close to a pole, if it ends in one."""
-    center, looks = problem.model.theta, np.linspace(0, 1, RAY_LOOKS)
-    psi = [sign * problem.psi(center + x * ray) for x in looks]
-    turn = next((k for k in range(RAY_LOOKS - 1) if not psi[k + 1] > psi[k]), RAY_LOOKS - 1)
-    if turn in (0, RAY_LOOKS - 1):
-        return None
-    start, step = looks[turn - 1], 2 * looks[1]
-    unit = abs(psi[turn] - psi[0]) or 1.0
-    peak = peak_of(
-        lambda x: (sign * problem.psi(center + (start + x * step) * ray) - psi[0]) / unit
-    )
-    if peak is None or not peak[1]:
-        return None
-    return np.asarray(center + (start + peak[0] * step) * ray)

@@ -1,24 +1,30 @@
-"""Profile: intervals, the path they were found along, a table and a picture."""
+"""Results: likelihood-ratio intervals of one quantity or of several, as tables and pictures."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from implicit_delta.core.findings import Finding
+from implicit_delta.core.optional import optional
 from implicit_delta.core.types import Array
 from implicit_delta.estimate import Interval
-from implicit_delta.estimate.quantiles import checked_level
+from implicit_delta.estimate.axes import new_axes
+from implicit_delta.estimate.quantiles import checked_level, likelihood_ratio_root
+from implicit_delta.estimate.scales import in_lines
 from implicit_delta.estimate.tables import aligned, as_html, data_frame, decimals, number, percent
-from implicit_delta.inference.profile.sides import BOTH, SIGNS, critical_root
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
+
+SIGNS = {"both": (-1, 1), "upper": (1,), "lower": (-1,)}  # of the ends that are searched for
 
 
 class Curve(NamedTuple):
@@ -103,10 +109,9 @@ class Profile:
 
     def wald(self, confidence_level: float = 0.95) -> Interval:
         """Return the symmetric interval of the same level."""
-        critical = critical_root(checked_level(confidence_level), self.df, self.side)
-        ends = (self.value + sign * critical * self.standard_error for sign in BOTH)
-        pairs = zip(ends, BOTH, strict=True)
-        return Interval(*(x if s in SIGNS[self.side] else s * math.inf for x, s in pairs))
+        length = self._root(checked_level(confidence_level)) * self.standard_error
+        low, high = (length if sign in SIGNS[self.side] else math.inf for sign in SIGNS["both"])
+        return Interval(self.value - low, self.value + high)
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the table as columns, one row per confidence level and piece."""
@@ -136,6 +141,9 @@ class Profile:
             sources = ", ".join(f"{error:.4g} {part}" for part, error in self.budget.items())
             title += f", widened by the error of the evaluation (standard errors: {sources})"
         return "\n\n".join([title, repr(self), *self._notes(), cost])
+
+    def _root(self, level: float) -> float:
+        return likelihood_ratio_root(level, self.df, self.side)
 
     def _notes(self) -> list[str]:
         notes = []
@@ -185,9 +193,7 @@ class Profile:
         **style
             Passed to matplotlib's ``plot`` for the deviance.
         """
-        from implicit_delta.inference.profile.plot import profile_plot
-
-        return profile_plot(self, ax, **style)
+        return _plot(self, ax, **style)
 
     def decimals(self) -> int:
         """Count the decimals that show four digits of the Wald error and of that the ends imply.
@@ -195,7 +201,7 @@ class Profile:
         At a bound the Wald error may be NaN, zero, or of another size than the interval.
         """
         ends = [
-            abs(float(end) - self.value) / critical_root(level, self.df, self.side)
+            abs(float(end) - self.value) / self._root(level)
             for level, interval in self.intervals.items()
             for end in interval
             if math.isfinite(float(end))
@@ -212,3 +218,145 @@ class Profile:
             for term, level, *numbers in zip(*columns.values(), strict=True)
         ]
         return [["", *list(columns)[1:]], *rows]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Profiles(Sequence[Profile]):
+    """Profiles of several quantities: a sequence, and by name a mapping.
+
+    Attributes
+    ----------
+    profiles : tuple of Profile
+        In the order of the quantities.
+    """
+
+    profiles: tuple[Profile, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the quantities."""
+        return tuple(profile.name for profile in self.profiles)
+
+    def confidence_interval(self, confidence_level: float | None = None) -> Interval:
+        """Return the intervals of one level as two arrays, (K,); by default the first level."""
+        found = [profile.confidence_interval(confidence_level) for profile in self.profiles]
+        low, high = (np.array([float(end) for end in ends]) for ends in zip(*found, strict=True))
+        return Interval(low, high)
+
+    @property
+    def interval(self) -> Interval:
+        """The intervals of the first level."""
+        return self.confidence_interval()
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            if key not in self.names:
+                raise KeyError(f"{key!r} is none of {', '.join(self.names)}.")
+            return self.profiles[self.names.index(key)]
+        found = self.profiles[key]
+        return Profiles(found) if isinstance(found, tuple) else found
+
+    def __len__(self) -> int:
+        return len(self.profiles)
+
+    def __iter__(self) -> Iterator[Profile]:
+        return iter(self.profiles)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the table as columns, one row per quantity, confidence level and piece."""
+        tables = [profile.to_dict() for profile in self.profiles]
+        return {name: [x for table in tables for x in table[name]] for name in tables[0]}
+
+    def to_frame(self) -> DataFrame:
+        """Return the table as a pandas data frame."""
+        return data_frame("pandas", self.to_dict()).set_index("term")
+
+    def summary(self) -> str:
+        """Return the table, notes and cost of each quantity."""
+        return "\n\n".join(profile.summary() for profile in self.profiles)
+
+    def __repr__(self) -> str:
+        return aligned(self._cells())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._cells(), "Likelihood-ratio (profile) and Wald intervals")
+
+    def plot(self, axes: Sequence[Axes] | None = None, **style: Any) -> list[Axes]:
+        """Draw each profile on axes of its own."""
+        if axes is None:
+            _, grid = optional("matplotlib.pyplot", "plot()").subplots(
+                1, len(self), squeeze=False, figsize=(3.2 * len(self), 2.8), layout="constrained"
+            )
+            axes = list(grid[0])
+        return [profile.plot(ax, **style) for profile, ax in zip(self.profiles, axes, strict=True)]
+
+    def _cells(self) -> list[list[str]]:
+        tables = [profile.cells() for profile in self.profiles]
+        return [tables[0][0], *(row for table in tables for row in table[1:])]
+
+
+def _plot(profile: Profile, ax: Axes | None = None, **style: Any) -> Axes:
+    """Draw the deviance against psi beside the Wald parabola, with the ends of both intervals.
+
+    A curve crosses the line of a confidence level at the ends of its interval, which dotted
+    lines mark. Where the interval is widened by the error of an evaluation, curve and parabola
+    are those of the model alone, and the ends lie outside of the crossings.
+    """
+    ax = new_axes() if ax is None else ax
+    psi, deviance = _smooth_curve(profile)
+    look: dict[str, Any] = {"label": "likelihood ratio", "zorder": 3} | style
+    (line,) = ax.plot(psi, deviance, **look)
+    cutoffs = {level: profile._root(level) ** 2 for level in profile.intervals}
+    low, high = _window(profile)
+    along = np.linspace(low, high, 200)
+    parabola = ((along - profile.value) / profile.budget["model"]) ** 2
+    ax.plot(along, parabola, "--", color="0.5", label="Wald (parabola)")
+    for level, cutoff in cutoffs.items():
+        ax.axhline(cutoff, color="0.8", linewidth=0.8, zorder=0)
+        ax.annotate(f"{100 * level:.10g}%", (high, cutoff), va="bottom", ha="right", color="0.4")
+        own = [float(end) for piece in profile.pieces[level] for end in piece]
+        _mark_ends(ax, own, cutoff, line.get_color())
+        _mark_ends(ax, profile.wald(level), cutoff, "0.5")
+    widened = ", widened" if len(profile.budget) > 2 else ""
+    ax.plot([], [], ":", color="0.3", linewidth=0.8, label=f"ends of both intervals{widened}")
+    ax.plot(profile.value, 0.0, "o", color=line.get_color(), markersize=4.0, clip_on=False)
+    ax.set_xlim(low, high)
+    ax.set_ylim(0, 1.25 * max(cutoffs.values()))
+    ax.set(xlabel=in_lines(profile.name), ylabel="deviance")
+    ax.ticklabel_format(axis="x", scilimits=(-3, 4))
+    ax.legend(loc="upper center", fontsize="small")
+    return ax
+
+
+def _mark_ends(ax: Axes, ends: Any, cutoff: float, color: Any) -> None:
+    """Draw dotted lines up to the cutoff, where an end is finite."""
+    finite = [end for end in ends if np.isfinite(end)]
+    ax.vlines(finite, 0, cutoff, color=color, linewidth=0.8, linestyle=":")
+
+
+def _smooth_curve(profile: Profile) -> tuple[Any, Any]:
+    """Interpolate psi as a function of the root of the deviance: its slope is known, r / lam."""
+    from scipy.interpolate import CubicHermiteSpline, PchipInterpolator
+
+    lam, psi, deviance = profile.curve
+    root = np.sign(psi - profile.value) * np.sqrt(deviance)
+    slope = np.where(lam == 0, 0.0, root / np.where(lam == 0, 1.0, lam))
+    slope[root == 0] = profile.budget["model"]
+    along = np.linspace(root[0], root[-1], 400)
+    if not np.all(np.isfinite(slope)) or not np.all(np.diff(root) > 0):  # psi at a bound
+        root, first = np.unique(root, return_index=True)
+        few = root.size < 2
+        return (psi, deviance) if few else (PchipInterpolator(root, psi[first])(along), along**2)
+    return CubicHermiteSpline(root, psi, slope)(along), along**2
+
+
+def _window(profile: Profile) -> tuple[float, float]:
+    """Frame all ends that are not too far out."""
+    level = max(profile.intervals)
+    reach = 8 * profile.standard_error * profile._root(level)
+    reach = reach if np.isfinite(reach) else np.inf  # psi at a bound has no standard error
+    ends = [float(end) for interval in profile.intervals.values() for end in interval]
+    shown = [end for end in ends if np.isfinite(end) and abs(end - profile.value) <= reach]
+    shown += [profile.value, *(float(end) for end in profile.wald(level) if np.isfinite(end))]
+    margin = 0.06 * (max(shown) - min(shown)) or 1.0
+    return min(shown) - margin, max(shown) + margin

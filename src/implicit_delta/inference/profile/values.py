@@ -1,13 +1,123 @@
-"""Findings about intervals that are not bounded by the quantile of the deviance on both sides."""
+"""The values of psi in a likelihood region: both ends, pieces, and findings about them."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+from scipy.special import chdtr
 
 from implicit_delta.core.findings import Finding
+from implicit_delta.core.types import Array
 from implicit_delta.estimate import Interval
-from implicit_delta.inference.profile.path import End, Values
+from implicit_delta.inference.profile.problem import Point
 
+Kind: TypeAlias = Literal[
+    "quantile", "extreme", "limit", "edge", "pole", "infinite", "bound", "open"
+]
 WORDS = {-1: "lower", 1: "upper"}
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of an interval.
+
+    Attributes
+    ----------
+    psi : float
+    theta : (d,) array
+        Where psi is that, or close to it if psi is infinite.
+    deviance : float
+        Of theta.
+    kind : str
+        The deviance is at its ``quantile``; or it is below, and psi has an ``extreme`` there,
+        tends to a ``limit`` along a ray without end, ends with the log-likelihood at an
+        ``edge``, is ``infinite`` along such a ray, or has a ``pole``; or a constraint is a
+        ``bound`` of it; or that side was not requested and is ``open``.
+    point : Point or None
+        What is known at a quantile.
+    """
+
+    psi: float
+    theta: Array
+    deviance: float
+    kind: Kind
+    point: Point | None = None
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of psi where the root of the deviance is at most `root`.
+
+    Attributes
+    ----------
+    root : float
+    low, high : End
+        Of the path from the estimate either way.
+    others : tuple of Interval
+        What else psi is there: behind a pole, or around a second maximum of the likelihood.
+    second : float
+        Deviance of a second maximum in the region; NaN if none was met.
+    followed : float
+        Root up to which the path was followed either way.
+    """
+
+    root: float
+    low: End
+    high: End
+    others: tuple[Interval, ...] = ()
+    second: float = np.nan
+    followed: float = np.nan
+
+    @property
+    def bounded_level(self) -> float:
+        """Round down the confidence level up to which the path was followed."""
+        return bounded_level(self.followed**2)
+
+    @property
+    def ends(self) -> tuple[tuple[int, End], tuple[int, End]]:
+        """Both ends, each with its sign."""
+        return (-1, self.low), (1, self.high)
+
+    @property
+    def pieces(self) -> tuple[Interval, ...]:
+        """All values, as intervals that do not touch, in ascending order."""
+        pieces: list[Interval] = []
+        every = (Interval(self.low.psi, self.high.psi), *self.others)
+        for low, high in sorted((float(low), float(high)) for low, high in every):
+            if pieces and low <= pieces[-1].high:
+                last = pieces.pop()
+                pieces.append(Interval(last.low, max(last.high, high)))
+            else:
+                pieces.append(Interval(low, high))
+        return tuple(pieces)
+
+    @property
+    def interval(self) -> Interval:
+        """The piece that holds the estimate."""
+        return next(piece for piece in self.pieces if piece.low <= self.low.psi <= piece.high)
+
+    def end(self, sign: int) -> End:
+        """The upper or the lower end."""
+        return self.high if sign > 0 else self.low
+
+    def holds(self, psi: float, slack: float = 0.0) -> bool:
+        """Whether psi lies in one of the pieces, or close to it."""
+        return any(low - slack <= psi <= high + slack for low, high in self.pieces)
+
+    def moved(self, sign: int, ends: Iterable[End]) -> "Values":
+        """Take the most extreme of the upper (or lower) end and those that are in no piece yet."""
+        new = [end for end in ends if not self.holds(end.psi)]
+        best = max([self.end(sign), *new], key=lambda end: sign * end.psi)
+        if best is self.end(sign):
+            return self
+        return replace(self, high=best) if sign > 0 else replace(self, low=best)
+
+
+def bounded_level(deviance: float) -> float:
+    """Round down the confidence level whose quantile is this deviance."""
+    return math.floor(100 * float(chdtr(1, deviance))) / 100
 
 
 def findings_of(name: str, found: Mapping[float, Values]) -> tuple[Finding, ...]:
@@ -39,12 +149,12 @@ def _findings(name: str, level: float, values: Values) -> Iterator[tuple[int, Fi
             yield sign, Finding("warn", "infinite_end", text, end.deviance)
 
 
-def spelled(pieces: tuple[Interval, ...]) -> str:
-    """Spell out a union of intervals."""
-    return " and ".join(map(_spelled, pieces))
+def union_text(pieces: tuple[Interval, ...]) -> str:
+    """Write a union of intervals."""
+    return " and ".join(map(_interval_text, pieces))
 
 
-def _spelled(piece: Interval) -> str:
+def _interval_text(piece: Interval) -> str:
     low, high = map(float, piece)
     left, right = "(" if math.isinf(low) else "[", ")" if math.isinf(high) else "]"
     return f"{left}{low:.6g}, {high:.6g}{right}"
@@ -53,7 +163,8 @@ def _spelled(piece: Interval) -> str:
 def _pieces(name: str, level: float, values: Values) -> str:
     text = (
         f"The values of {name} at confidence level {level:g} are not one interval, but "
-        f"{spelled(values.pieces)}: `pieces` has them all, `interval` the one around the estimate."
+        f"{union_text(values.pieces)}: `pieces` has them all, `interval` the one around the "
+        "estimate."
     )
     poles = [(WORDS[sign], end) for sign, end in values.ends if end.kind == "pole"]
     if not poles:

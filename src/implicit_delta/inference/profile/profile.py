@@ -1,17 +1,20 @@
 """Likelihood-ratio intervals of anything computed from a fitted model."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
 from implicit_delta.core.findings import Finding, report
 from implicit_delta.core.hints import also
+from implicit_delta.core.parallel import run_all
 from implicit_delta.core.precision import cautious
+from implicit_delta.core.progress import progress
 from implicit_delta.core.types import Array, Asked
+from implicit_delta.core.warn import warn
 from implicit_delta.errors import (
     ConvergenceError,
     EvaluationError,
@@ -19,29 +22,23 @@ from implicit_delta.errors import (
     UnsupportedModelError,
 )
 from implicit_delta.estimate import Interval
-from implicit_delta.estimate.quantiles import checked_level, t_quantile
+from implicit_delta.estimate.quantiles import checked_level, likelihood_ratio_root, t_quantile
 from implicit_delta.evaluation import Evaluation
 from implicit_delta.evaluation.budget import total_error
 from implicit_delta.inference.assemble import Cost
 from implicit_delta.inference.checks.case import drift_of
 from implicit_delta.inference.checks.drift import of_drift
 from implicit_delta.inference.profile.audit import Audit
-from implicit_delta.inference.profile.constrained import Feasible, without_inequalities
-from implicit_delta.inference.profile.extreme import Guarded, Problem
-from implicit_delta.inference.profile.many import Profiles, profiles_of
-from implicit_delta.inference.profile.mixture import mixed_roots
-from implicit_delta.inference.profile.notes import findings_of, spelled
-from implicit_delta.inference.profile.path import Values, walk
-from implicit_delta.inference.profile.result import Curve, Profile
-from implicit_delta.inference.profile.sides import (
-    SIGNS,
-    Sides,
-    checked_side,
-    critical_root,
-    lifted_roots,
+from implicit_delta.inference.profile.constrained import (
+    Feasible,
+    mixed_roots,
+    roots_at_bound,
+    without_inequalities,
 )
-from implicit_delta.inference.profile.ticks import profiling, tick
-from implicit_delta.linalg.solvers import Factor
+from implicit_delta.inference.profile.path import follow
+from implicit_delta.inference.profile.problem import Point, Problem, count_passes
+from implicit_delta.inference.profile.result import SIGNS, Curve, Profile, Profiles
+from implicit_delta.inference.profile.values import Values, findings_of, union_text
 from implicit_delta.methods.ascent import Ascent
 from implicit_delta.methods.base import Response
 from implicit_delta.methods.infinitesimal import Infinitesimal, about_solve
@@ -55,10 +52,12 @@ from implicit_delta.models.objective import check_maximum
 from implicit_delta.models.user_calls import isolated_cache, progress_for
 from implicit_delta.optimize import Maximizer, Minimize, as_maximizer
 
-FAR = 2.0  # times as far as the quantile: a limit that no region reaches
-AT_TOP = 1e-5  # standard errors that a climb would gain: its square in the deviance
-UNKNOWN = np.full((1, 1), np.nan)  # variance of a psi that limits fix
-SEARCHES = 12  # points on the surface in a usual profile, to foretell its calls
+Side: TypeAlias = Literal["both", "upper", "lower"]
+
+OUT_OF_REACH = 2.0  # times the root of the quantile: no region comes near such a constraint
+AT_MAXIMUM = 1e-5  # standard errors that a climb would gain: its square in the deviance
+UNKNOWN = np.full((1, 1), np.nan)  # variance of a psi that constraints fix
+SEARCHES = 12  # points on the surface in a usual profile, to estimate its calls
 
 
 @also(names="name")
@@ -71,11 +70,10 @@ def profile(
     *,
     maximizer: Maximizer | Minimize | None = None,
     curvature: Curvature | None = None,
-    side: Sides = "both",
+    side: Side = "both",
     strict: bool = True,
     name: str | Sequence[str] | None = None,
     n_jobs: int = 1,
-    cache: str | Path | None = None,
 ) -> Any:
     r"""Find the likelihood-ratio interval of a scalar psi, or of each of several.
 
@@ -121,11 +119,6 @@ def profile(
         Of the evaluation, for tables (or `names`).
     n_jobs : int
         Processes that profile several quantities at once (-1: one for each core).
-    cache : path, optional
-        A file (JSON) that keeps each quantity as soon as it is finished, and from which the same
-        call goes on after an interruption. Entries are found by the model (its data, theta and
-        terms), the quantity and the settings, so that one file may serve several models. A
-        maximizer that is a function enters by its name alone.
 
     Returns
     -------
@@ -164,8 +157,8 @@ def profile(
     psi         80%    0.3680    0.1801     0.9387    0.0697     0.6663
     psi         95%    0.3680    0.1316     1.7472   -0.0882     0.8242
     """
-    given = as_maximizer(maximizer)
-    checked_side(side)
+    if side not in get_args(Side):
+        raise ValueError(f"side is one of {', '.join(map(repr, get_args(Side)))}, not {side!r}.")
     if fixed_by_constraints(model):
         evaluation = Evaluation.of(without_inequalities(model), psi, name)
         fixed = model.space.constraints
@@ -174,19 +167,49 @@ def profile(
     one = partial(
         profile_of,
         confidence_level=confidence_level,
-        maximizer=given,
+        maximizer=as_maximizer(maximizer),
         curvature=curvature,
         strict=strict,
         fixed=fixed,
         side=side,
     )
-    if evaluation.size == 1 and cache is None:
+    if evaluation.size == 1:
         return one(evaluation)
-    parts = [evaluation.component(k) for k in range(evaluation.size)]
-    settings = f"{levels_of(confidence_level)} {side} {given} {curvature} {strict}"
     with progress_for(model, "profiles", evaluation.size * _calls(model.d)):
-        found = profiles_of(parts, one, settings, n_jobs, cache)
-    return found[0] if evaluation.scalar else Profiles(found)
+        return Profiles(_profile_each(evaluation, one, n_jobs))
+
+
+def _profile_each(
+    evaluation: Evaluation, one: Callable[[Evaluation], Profile], n_jobs: int
+) -> tuple[Profile, ...]:
+    """Profile each component, and warn in this process of what others have warned of."""
+    parts = [evaluation.component(k) for k in range(evaluation.size)]
+    with progress("profiles", total=len(parts), unit="quantity") as bar:
+
+        def done(found: tuple[Profile | ImplicitDeltaError, list[Warning]]) -> None:
+            for message in found[1]:
+                warn(str(message), type(message), getattr(message, "finding", None))
+            if isinstance(found[0], ImplicitDeltaError):
+                raise found[0]
+            bar.update(1)
+
+        every = run_all(_with_warnings, [(one, part) for part in parts], n_jobs, done)
+    return tuple(found for found, _ in every)
+
+
+def _with_warnings(
+    one: Callable[[Evaluation], Profile], evaluation: Evaluation
+) -> tuple[Profile | ImplicitDeltaError, list[Warning]]:
+    """Profile one quantity, perhaps in another process, and list what was warned of."""
+    found: Profile | ImplicitDeltaError
+    with warnings.catch_warnings(record=True) as record:
+        warnings.simplefilter("always")
+        try:
+            found = one(evaluation)
+        except ImplicitDeltaError as error:
+            found = error
+            found.add_note(f"This was the profile of {evaluation.names[0]}.")
+    return found, [w.message for w in record if isinstance(w.message, Warning)]
 
 
 def profile_of(
@@ -197,7 +220,7 @@ def profile_of(
     curvature: Curvature | None = None,
     strict: bool = True,
     fixed: Constraints | None = None,
-    side: Sides = "both",
+    side: Side = "both",
 ) -> Profile:
     """Profile an evaluation that has been bound to a model; see `profile`.
 
@@ -207,161 +230,141 @@ def profile_of(
     if curvature is None:
         check_maximum(evaluation.model)
         curvature = evaluation.model.facts.curvature
-    asked = _Asked.of(sorted(levels), evaluation.model.facts.df, side)
-    model = evaluation.model
-    with profiling(model, f"profiling {evaluation.names[0]}"), isolated_cache(model, empty=False):
+    model, ascending = evaluation.model, sorted(levels)
+    roots = [likelihood_ratio_root(level, model.facts.df, side) for level in ascending]
+    with (
+        count_passes(model, f"profiling {evaluation.names[0]}") as update,
+        isolated_cache(model, empty=False),
+    ):
+        request = _Request(ascending, roots, SIGNS[side], curvature, maximizer, strict, update)
         if fixed is None:
-            walked = _walked(evaluation, asked, maximizer, curvature, strict)
+            search = _search(evaluation, request)
         else:
-            walked = _within(evaluation, fixed, asked, UNKNOWN)
-    evaluation, found = walked.evaluation, walked.found
+            search = _search_inside(evaluation, fixed, request, UNKNOWN)
+    evaluation, found = search.evaluation, search.found
     intervals = {level: _interval(evaluation, found[level], level) for level in levels}
     findings = findings_of(evaluation.names[0], found)
     report(findings, strict)
-    total = total_error(evaluation, walked.covariance)
+    total = total_error(evaluation, search.covariance)
     parts = {part: float(np.sqrt(V[0, 0])) for part, V in total.parts.items()}
     return Profile(
         value=float(evaluation.value[0]),
         budget={
-            **(parts or {"model": float(np.sqrt(walked.covariance[0, 0]))}),
+            **(parts or {"model": float(np.sqrt(search.covariance[0, 0]))}),
             "total": float(np.sqrt(total.covariance[0, 0])),
         },
         intervals=intervals,
         pieces={level: _pieces(found[level], intervals[level]) for level in levels},
-        curve=_curve(walked.points),
+        curve=_curve(search.points),
         name=evaluation.names[0],
         several=not np.isscalar(confidence_level),
         penalized=bool(evaluation.model.penalty.given),
         passes=cost.passes,
         seconds=cost.seconds,
         df=evaluation.model.facts.df,
-        limits=walked.limits,
+        limits=search.limits,
         side=side,
         findings=findings,
     )
 
 
 def _calls(d: int) -> int:
-    """Foretell the calls of one profile."""
+    """Estimate the calls of one profile."""
     return SEARCHES * (2 * d + 4) + 14 * d
 
 
-class _Asked(NamedTuple):
-    """Levels, ascending, the root of the deviance for each, and the signs of the ends."""
+class _Request(NamedTuple):
+    """Levels, ascending, the root of the deviance for each, the signs of the ends, and options."""
 
     levels: list[float]
     roots: list[float]
     signs: tuple[int, ...]
+    curvature: Curvature
+    maximizer: Maximizer | None
+    strict: bool
+    update_progress: Callable[[], None]
 
-    @classmethod
-    def of(cls, levels: list[float], df: float, side: Sides) -> "_Asked":
-        return cls(levels, [critical_root(level, df, side) for level in levels], SIGNS[side])
 
-
-class _Walked(NamedTuple):
-    """Values by level, the path, and the variance of psi to compare with."""
+class _Search(NamedTuple):
+    """Values by level, the path, the variance of psi, and the constraints that ends reach."""
 
     evaluation: Evaluation
     found: dict[float, Values]
-    points: list[tuple[int, Any]]
+    points: list[tuple[int, Point]]
     covariance: Array
     limits: tuple[str, ...] = ()
 
 
-def _walked(
-    evaluation: Evaluation,
-    asked: _Asked,
-    maximizer: Maximizer | None,
-    curvature: Curvature,
-    strict: bool,
-) -> _Walked:
-    """Walk along the surface of the region; within constraints where these cut into it."""
+def _search(evaluation: Evaluation, request: _Request) -> _Search:
+    """Search without the constraints, and within them if they cut into the region."""
     model = evaluation.model
     nearest = nearest_limit(model)
-    if nearest < NEAR and len(asked.signs) == 1:
-        asked = _mixed(evaluation, asked)
-    if nearest > FAR * asked.roots[-1]:
-        return _along_surface(evaluation, asked, maximizer, curvature, strict)
-    if nearest > 0:  # no limit holds the maximum
+    if nearest < NEAR and len(request.signs) == 1:
+        request = _with_mixed_roots(evaluation, request)
+    if nearest > OUT_OF_REACH * request.roots[-1]:
+        return _search_freely(evaluation, request)
+    if nearest > 0:  # no constraint holds the maximum
         try:
-            walked = _along_surface(evaluation, asked, maximizer, curvature, strict)
-        except (ImplicitDeltaError, ArithmeticError, ValueError):  # beyond the limits
-            return _within_constraints(evaluation, asked, curvature, strict)
-        ends = [end for values in walked.found.values() for _, end in values.ends]
-        simple = all(len(values.pieces) == 1 for values in walked.found.values())
+            search = _search_freely(evaluation, request)
+        except (ImplicitDeltaError, ArithmeticError, ValueError):  # beyond the constraints
+            return _search_constrained(evaluation, request)
+        ends = [end for values in search.found.values() for _, end in values.ends]
+        simple = all(len(values.pieces) == 1 for values in search.found.values())
         if simple and all(satisfies_constraints(model, end.theta) for end in ends):
-            return walked
-    return _within_constraints(evaluation, asked, curvature, strict)
+            return search
+    return _search_constrained(evaluation, request)
 
 
-def _mixed(evaluation: Evaluation, asked: _Asked) -> _Asked:
-    """Take the quantiles of a limit beside limits of other quantities."""
+def _with_mixed_roots(evaluation: Evaluation, request: _Request) -> _Request:
+    """Take the quantiles of a one-sided limit near constraints of other quantities."""
     constraints = evaluation.model.space.constraints
     assert constraints is not None
     if evaluation.itself is not None:
-        return asked
-    whole = evaluation.on(without_inequalities(evaluation.model))
-    return asked._replace(roots=mixed_roots(whole, constraints, asked.roots, asked.signs[0]))
+        return request
+    feasible = Feasible(evaluation.on(without_inequalities(evaluation.model)), constraints)
+    return request._replace(roots=mixed_roots(feasible, request.roots, request.signs[0]))
 
 
-def _along_surface(
-    evaluation: Evaluation,
-    asked: _Asked,
-    maximizer: Maximizer | None,
-    curvature: Curvature,
-    strict: bool,
-) -> _Walked:
+def _search_freely(evaluation: Evaluation, request: _Request) -> _Search:
+    """Find the values of psi over the region, with an audit; constraints take no part."""
     _check_evaluation(evaluation)
     model = evaluation.model
     check_likelihood(model)
-    response = _response(evaluation, curvature, strict)
-    assert response.directions is not None
-    ascent = Ascent.of(model, maximizer, curvature)
-    top = model.theta if _is_top(model, ascent) else ascent.climb(model).x
-    if not np.array_equal(top, model.theta):
-        evaluation = evaluation.on(model.at(top))
-    problem = _problem(evaluation, ascent.scale, curvature)
+    response = _response(evaluation, request)
+    ascent = Ascent.of(model, request.maximizer, request.curvature)
+    if not _is_at_maximum(model, ascent):
+        evaluation = evaluation.on(model.at(ascent.climb(model).x))
+    problem = Problem.of(evaluation, ascent.scale, request.curvature, request.update_progress)
     with progress_for(model, "profile", _calls(model.d)):
-        found, points = walk(problem, asked.roots, asked.signs)
+        found, points = follow(problem, request.roots, request.signs)
         found = Audit(problem, ascent, response.nonlinearity).completed(found)
         for values in found:
-            _check_holds(values, problem.value)
-    by_level = dict(zip(asked.levels, found, strict=True))
-    return _Walked(evaluation, by_level, points, np.asarray(response.covariance))
+            _check_order(values, problem.value)
+    by_level = dict(zip(request.levels, found, strict=True))
+    return _Search(evaluation, by_level, points, np.asarray(response.covariance))
 
 
-def _is_top(model: FittedModel, ascent: Ascent) -> bool:
+def _is_at_maximum(model: FittedModel, ascent: Ascent) -> bool:
     if ascent.scale is None:
         return False
-    return bool(np.linalg.norm(ascent.scale.half_transpose(model.score(model.theta))) <= AT_TOP)
+    score = ascent.scale.half_transpose(model.score(model.theta))
+    return bool(np.linalg.norm(score) <= AT_MAXIMUM)
 
 
-def _problem(evaluation: Evaluation, scale: Factor | None, curvature: Curvature) -> Problem:
-    """Guard psi, which may not be defined everywhere in the region."""
-    assert evaluation.function is not None
-    model, guarded = evaluation.model, Guarded(evaluation.function)
-    top = model.objective(model.theta)
-    return Problem(
-        replace(evaluation, function=guarded), top, scale, curvature, tick=partial(tick, model)
-    )
-
-
-def _response(evaluation: Evaluation, curvature: Curvature, strict: bool) -> Response:
+def _response(evaluation: Evaluation, request: _Request) -> Response:
     """Solve for the response at the maximum, if it is one."""
     model = evaluation.model
     with np.errstate(all="ignore"):  # psi need not be defined half a standard error away
-        response = Infinitesimal(curvature=curvature).respond(model, evaluation)
+        response = Infinitesimal(curvature=request.curvature).respond(model, evaluation)
     errors = np.sqrt(response.covariance.diagonal())
     assert response.directions is not None
     drift = drift_of(model.score(model.theta), response.directions, errors)
-    report([of_drift(model, drift), *about_solve(response)], strict)
+    report([of_drift(model, drift), *about_solve(response)], request.strict)
     return response
 
 
-def _within_constraints(
-    evaluation: Evaluation, asked: _Asked, curvature: Curvature, strict: bool
-) -> _Walked:
-    """Find the ends within the constraints; psi may be at a limit, without a standard error."""
+def _search_constrained(evaluation: Evaluation, request: _Request) -> _Search:
+    """Search within the constraints; psi may be at one of them, without a standard error."""
     constraints = evaluation.model.space.constraints
     assert constraints is not None
     if evaluation.itself is not None:
@@ -370,47 +373,50 @@ def _within_constraints(
             "Profile psi itself, or use `infer(model, psi)`."
         )
     try:
-        covariance = np.asarray(_response(evaluation, curvature, strict).covariance)
-    except EvaluationError:  # the limits fix psi
+        covariance = np.asarray(_response(evaluation, request).covariance)
+    except EvaluationError:  # the constraints fix psi
         covariance = UNKNOWN
     whole = evaluation.on(without_inequalities(evaluation.model))
-    return _within(whole, constraints, asked, covariance)
+    return _search_inside(whole, constraints, request, covariance)
 
 
-def _within(
-    whole: Evaluation, constraints: Constraints, asked: _Asked, covariance: Array
-) -> _Walked:
+def _search_inside(
+    whole: Evaluation, constraints: Constraints, request: _Request, covariance: Array
+) -> _Search:
+    """Find the ends within constraints that the model itself does not have."""
     _check_evaluation(whole)
     check_likelihood(whole.model)
     feasible = Feasible(whole, constraints)
-    problem = replace(
-        _problem(whole, feasible.scale, whole.model.facts.curvature), limits=feasible.limits
+    problem = Problem.of(
+        whole, feasible.scale, whole.model.facts.curvature, request.update_progress
     )
-    values, points = _searched(feasible, problem, asked)
-    for found in values:
-        _check_holds(found, problem.value)
-    ends = [end.theta for found in values for _, end in found.ends if end.kind != "open"]
+    problem = replace(problem, limits=feasible.limits)
+    found, points = _follow_inside(feasible, problem, request)
+    for values in found:
+        _check_order(values, problem.value)
+    ends = [end.theta for values in found for _, end in values.ends if end.kind != "open"]
     limits = dict.fromkeys(text for theta in ends for text in feasible.reached(theta))
-    by_level = dict(zip(asked.levels, values, strict=True))
-    return _Walked(whole, by_level, points, covariance, tuple(limits))
+    by_level = dict(zip(request.levels, found, strict=True))
+    return _Search(whole, by_level, points, covariance, tuple(limits))
 
 
-def _searched(
-    feasible: Feasible, problem: Problem, asked: _Asked
-) -> tuple[list[Values], list[tuple[int, Any]]]:
+def _follow_inside(
+    feasible: Feasible, problem: Problem, request: _Request
+) -> tuple[list[Values], list[tuple[int, Point]]]:
     """Find the ends; that of a limit again, at its own quantile, where a bound holds psi."""
-    if len(asked.signs) > 1:
-        return walk(problem, asked.roots, asked.signs)
-    sign, beyond = asked.signs[0], [np.inf for _ in asked.levels]
-    if not feasible.straight(sign):
-        found = walk(problem, asked.roots, asked.signs)
+    signs, sign = request.signs, request.signs[0]
+    if len(signs) > 1:
+        return follow(problem, request.roots, signs)
+    beyond = [np.inf for _ in request.levels]
+    if not feasible.is_straight(sign):
+        found = follow(problem, request.roots, signs)
         beyond = [feasible.beyond(values.end(sign)) for values in found[0]]
         if not any(beyond):
             return found
-    return walk(problem, lifted_roots(asked.levels, asked.roots, beyond), asked.signs)
+    return follow(problem, roots_at_bound(request.levels, request.roots, beyond), signs)
 
 
-def _check_holds(values: Values, value: float) -> None:
+def _check_order(values: Values, value: float) -> None:
     if not values.low.psi <= value <= values.high.psi:
         raise ConvergenceError(
             f"The ends found for psi, {values.low.psi:.6g} and {values.high.psi:.6g}, do not have "
@@ -427,9 +433,10 @@ def _interval(evaluation: Evaluation, values: Values, level: float) -> Interval:
         return values.interval
     if len(values.pieces) > 1:
         raise EvaluationError(
-            f"The values of psi are not one interval, but {spelled(values.pieces)}, and the error "
-            "of the evaluation cannot be combined with pieces. Ask for a lower confidence_level, "
-            "or profile the plain mean, without `Average`, for the pieces due to the model alone."
+            f"The values of psi are not one interval, but {union_text(values.pieces)}, and the "
+            "error of the evaluation cannot be combined with pieces. Ask for a lower "
+            "confidence_level, or profile the plain mean, without `Average`, for the pieces due to "
+            "the model alone."
         )
 
     few = 0.0 if evaluation.sampling is None else float(t_quantile(level, evaluation.sampling.df))
@@ -498,7 +505,7 @@ def check_likelihood(model: FittedModel) -> None:
         report([Finding("warn", "host_covariance", text, remedies=(remedy,))], strict=True)
 
 
-def _curve(points: list[tuple[int, Any]]) -> Curve:
+def _curve(points: list[tuple[int, Point]]) -> Curve:
     return Curve(
         lam=np.array([sign * point.lam if point.root else 0.0 for sign, point in points]),
         psi=np.array([point.psi for _, point in points]),
