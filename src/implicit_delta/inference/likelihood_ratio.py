@@ -292,34 +292,16 @@ def _check_meaning(m0: FittedModel, m1: FittedModel, within: Array | None) -> No
     point[found.causes] = 0.0 if within is None else point[found.causes]
     null = ", ".join(f"{names[j]} = {point[j]:g}" for j in found.causes)
     lost = " and ".join(names[j] for j in found.places)
+    pronoun = "it" if len(found.places) == 1 else "them"
     raise UnsupportedModelError(
         f"Under {null} nothing depends on {lost}, so the likelihood ratio has no chi-squared "
         "distribution: it is the largest over all their values (Davies, 1977; the look-elsewhere "
         "effect), and a p-value from chi-squared is far too small. For a local p-value take "
-        f"{lost} from elsewhere than these data, in both fits: {_local(m1, point, found)}. For a "
-        "global one draw data from the smaller fit and see how often their likelihood ratio is "
-        "as large."
+        f"{lost} from elsewhere than these data and fix {pronoun} in both fits: "
+        "`large = model.fix(...)`, and `likelihood_ratio(values, large)` with a dictionary of the "
+        "null hypothesis. For a global one draw data from the smaller fit and see how often their "
+        "likelihood ratio is as large."
     )
-
-
-def _local(m1: FittedModel, point: Array, found: Vanished) -> str:
-    """Write the test with what means nothing held in both fits."""
-    large = f"`large = model{_fixing(m1, point, found.places)}`"
-    if len(found.places) + len(found.causes) + len(m1.space.fixed) < m1.d:
-        small = f"`likelihood_ratio(large{_fixing(m1, point, found.causes)}, large)`"
-        return f"{large} and {small}"
-    values = ", ".join(f"{value:.6g}" for value in point)
-    rise = f"2 * (large.objective(large.theta) - large.objective(np.array([{values}])))"
-    return (
-        f"{large} and `scipy.stats.chi2.sf({rise}, {len(found.causes)})`, half of that where one "
-        "parameter is at its bound"
-    )
-
-
-def _fixing(m1: FittedModel, point: Array, places: list[int]) -> str:
-    if m1.space.names is None:
-        return f".fix({{{', '.join(f'{j}: {point[j]:.6g}' for j in places)}}})"
-    return f".fix({', '.join(f'{m1.space.names[j]}={point[j]:.6g}' for j in places)})"
 
 
 def _dropped(m0: FittedModel, m1: FittedModel) -> Vanished | None:

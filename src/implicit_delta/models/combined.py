@@ -209,9 +209,10 @@ def _check_part(model: Any) -> None:
             '`from_loglik(loglik, start={"S": 100.0, "mu": 5.2})`.'
         )
     if model.space.fixed:
+        fixed = ", ".join(model.space.names[j] for j in model.space.fixed)
         raise ValueError(
-            "A model with fixed parameters would fix them for all: combine first, and fix then, "
-            f"`(m1 + m2).fix({_spelled_fixed(model)})`."
+            f"A model with fixed parameters ({fixed}) would fix them for all. Combine the models "
+            "before `.fix(...)`, and fix the parameters of the sum: `(m1 + m2).fix(name=value)`."
         )
 
 
@@ -232,11 +233,6 @@ def _obstacle(model: FittedModel) -> str:
     if processes_of(model).is_collective:
         return "its rows are on several ranks, which would each add the other data"
     return ""
-
-
-def _spelled_fixed(model: FittedModel) -> str:
-    names = model.space.names or ()
-    return ", ".join(f"{names[j]}={value:.6g}" for j, value in model.space.fixed.items())
 
 
 def _restored(model: FittedModel, shard: Shard) -> FittedModel:
