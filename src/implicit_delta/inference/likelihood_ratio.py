@@ -31,7 +31,7 @@ from implicit_delta.models.outputs import pseudo_options
 from implicit_delta.models.printing import log_likelihood_of, name_of_model
 from implicit_delta.models.refit_fixed import check_unchanged, fit_null
 from implicit_delta.models.rows import DifferencedRows
-from implicit_delta.models.same_data import columns_in, unwrapped
+from implicit_delta.models.same_rows import source_of
 
 SAME = 1e-9  # relative: log-likelihoods that are equal but for rounding
 ZERO = 1e-6  # a statistic of less is rounding: a thousandth of a standard error
@@ -243,13 +243,6 @@ def _check_same_data(m0: FittedModel, m1: FittedModel) -> None:
             f"The fits are not to the same data ({told}), so their likelihoods do not compare. "
             "Usual cause: rows with missing values that only one of them leaves out."
         )
-    first, second = (columns_in(_function(model), model.n) for model in (m0, m1))
-    if first and second and not first & second:
-        raise ValueError(
-            "The fits are not to the same data: no array of numbers is used by both "
-            "log-likelihoods. The response has to be the same in both, not transformed in one of "
-            "them (a density of log y is one of y only after division by y)."
-        )
 
 
 def _check_nested(m0: FittedModel, m1: FittedModel, df: int, within: Array | None) -> None:
@@ -335,11 +328,6 @@ def _given_noise(model: FittedModel) -> Any:
     return getattr(likelihood, "noise", None)
 
 
-def _function(model: FittedModel) -> Any:
-    """Function of a user, or rows, that refer to the data."""
-    return model.rows.loglik if isinstance(model.rows, DifferencedRows) else model.rows
-
-
 def _check_finished(model: FittedModel) -> None:
     """Refuse a fit that is not at its maximum: the statistic would be off by what is left."""
     if fixed_by_constraints(model):
@@ -377,7 +365,7 @@ def _rounded(statistic: float, noise: float = 0.0) -> float:
 
 def _embedded(m0: FittedModel, m1: FittedModel) -> Array | None:
     """Find the parameters of m0 among those of m1, (d,); None if m0 is written in its own way."""
-    if unwrapped(_function(m0)) is unwrapped(_function(m1)):
+    if source_of(m0) is source_of(m1):
         return np.array(m0.theta)
     if (
         m0.space.names is None
@@ -398,10 +386,7 @@ def _same(there: Array, here: Array) -> bool:
 
 def _tested(m0: FittedModel, m1: FittedModel) -> tuple[Array, Array, Array]:
     """Rows that m0 holds: their gradients (r, d), limits (r,) and values at m1 (r,)."""
-    if (
-        unwrapped(_function(m0)) is not unwrapped(_function(m1))
-        and m0.space.names != m1.space.names
-    ):
+    if source_of(m0) is not source_of(m1) and m0.space.names != m1.space.names:
         assert m0.space.names is not None
         assert m1.space.names is not None
         held = {m0.space.names[j]: value for j, value in m0.space.fixed.items()}
