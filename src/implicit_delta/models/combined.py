@@ -329,7 +329,7 @@ def _fitted(
         raise ValueError(f"The weights of the models are of different kinds: {sorted(kinds)}.")
     places = [_places(model, layout) for model in models]
     shards = [
-        _shard(model, label, where, len(layout.names))
+        _shard(model, label, where)
         for model, label, where in zip(models, labels, places, strict=True)
     ]
     ends = np.cumsum([0, *(model.n for model in models)])
@@ -376,7 +376,7 @@ def _maker(models: Sequence[FittedModel]) -> str:
     return makers.pop() if written and len(makers) == 1 else "combine"
 
 
-def _shard(model: FittedModel, label: str, places: NDArray[np.intp], d: int) -> Shard:
+def _shard(model: FittedModel, label: str, places: NDArray[np.intp]) -> Shard:
     """Take a data set as a part: penalties and constraints are those of the whole."""
     bare = replace(model, penalty=NO_PENALTY, space=Space())
     return Shard(on_the_way(bare), model, label, places=places)
