@@ -1,8 +1,7 @@
-"""Refusals print a line that works: it is run as printed, with the objects of the user."""
+"""Refusals name what works: each test does what the message says."""
 
-import ast
-import re
 import warnings
+from copy import copy
 
 import numpy as np
 import pytest
@@ -26,22 +25,15 @@ def quietly(call):
         return call()
 
 
-def lines(message):
-    """Code between backticks that calls something of the package."""
-    codes = re.findall(r"`([^`]+)`", message)
-    calls = r"(bootstrap|infer|from_statsmodels)\(.*\)$"
-    return [code for code in codes if re.search(calls, code) and "..." not in code]
+def bootstrapped(fit, data, psi, **options):
+    """Follow the advice to bootstrap a fit, with few replicates."""
+    options = {"replicates": 25, "jackknife": False, "rng": 0} | options
+    return quietly(lambda: idm.bootstrap(fit, data, psi, **options))
 
 
-def run(line, **objects):
-    """Execute a line as printed, but for the number of replicates, and return its last value."""
-    if line.endswith(")") and "bootstrap(" in line:
-        line = line[:-1] + ", replicates=25, jackknife=False, rng=0)"
-    tree = ast.parse(line)
-    names = {name: getattr(idm, name) for name in idm.__all__} | objects
-    last = ast.Expression(tree.body.pop().value)
-    exec(compile(tree, "<advice>", "exec"), names)
-    return eval(compile(last, "<advice>", "eval"), names)
+def says_bootstrap(message):
+    """Whether a refusal has the advice to write a function that fits, and says of what."""
+    return "write `fit(data)`" in message and "`bootstrap(fit, data, psi)`" in message
 
 
 def refusal(call):
@@ -51,6 +43,8 @@ def refusal(call):
 
 
 # scikit-learn
+
+CLONE = "`bootstrap(lambda data: clone(estimator).fit(*data), (X, y), psi)`"
 
 
 def estimators():
@@ -130,14 +124,15 @@ def test_sklearn(name):
     message = refusal(lambda: idm.from_sklearn(estimator, features, y))
     assert "`Bootstrap`" not in message
     assert "refit" not in message
-    (line,) = [line for line in lines(message) if "bootstrap(" in line]
+    assert CLONE in message
 
     def psi(fitted):
         return np.ravel(fitted.predict(features[:3]))[0]
 
     if "classes" in name:
         psi = lambda fitted: fitted.predict_proba(features[:3])[:, 1].mean()
-    found = quietly(lambda: run(line, estimator=estimator, X=features, y=y, psi=psi))
+    clone = pytest.importorskip("sklearn.base").clone
+    found = bootstrapped(lambda data: clone(estimator).fit(*data), (features, y), psi)
     assert found.value == pytest.approx(psi(estimator), rel=1e-6)
     assert found.standard_error > 0
 
@@ -150,12 +145,14 @@ def test_sklearn_with_weights(name):
     route = "randomforestregressor__sample_weight" if name == "pipeline" else "sample_weight"
     estimator.fit(X, y, **{route: WEIGHTS})
     message = refusal(lambda: idm.from_sklearn(estimator, X, y, WEIGHTS))
-    (line,) = lines(message)
+    assert CLONE in message
+    assert "Sample weights are a third array of the data" in message
 
     def psi(fitted):
         return fitted.predict(X[:3]).mean()
 
-    found = run(line, estimator=estimator, X=X, y=y, sample_weight=WEIGHTS, psi=psi)
+    again = lambda data: clone(estimator).fit(data[0], data[1], **{route: data[2]})
+    found = bootstrapped(again, (X, y, WEIGHTS), psi)
     assert found.value == pytest.approx(psi(estimator))
     assert psi(clone(estimator).fit(X, y)) != pytest.approx(psi(estimator))  # the weights count
 
@@ -164,6 +161,7 @@ def test_sklearn_with_weights(name):
 
 
 def fits():
+    """Functions that fit, and their data."""
     sm = pytest.importorskip("statsmodels.api")
     pd = pytest.importorskip("pandas")
     smf = pytest.importorskip("statsmodels.formula.api")
@@ -176,43 +174,62 @@ def fits():
     frame = pd.DataFrame({"y": LATENT, "a": X[:, 1], "b": X[:, 2], "g": GROUPS})
     frame.index = [f"row {i}" for i in range(N)]
     time, event = np.ceil(5 * RNG.exponential(size=N)), RNG.uniform(size=N) < 0.8
-    exchangeable = sm.cov_struct.Exchangeable
+    exchangeable, stationary = sm.cov_struct.Exchangeable, sm.cov_struct.Stationary
+    classes, tukey = np.minimum(COUNTS, 2), sm.robust.norms.TukeyBiweight()
+    real, grouped, walk = (LATENT, X), (LATENT, X, GROUPS), np.cumsum(LATENT) + RNG.normal(size=N)
+    lasso = {"alpha": 0.1, "L1_wt": 1}
     return {
-        "QuantReg": lambda: sm.QuantReg(LATENT, X).fit(q=0.3),
-        "QuantReg by formula": lambda: smf.quantreg("y ~ a + b", frame).fit(q=0.3),
-        "RLM": lambda: sm.RLM(LATENT, X, M=sm.robust.norms.TukeyBiweight()).fit(),
-        "RLM by formula": lambda: smf.rlm("y ~ a + b", frame).fit(),
-        "GEE": lambda: sm.GEE(BINARY, X, GROUPS, family=binomial, cov_struct=exchangeable()).fit(),
-        "GEE by formula": lambda: smf.gee("y ~ a + b", "g", frame).fit(),
-        "GEE with lags": lambda: sm.GEE(
-            LATENT, X, GROUPS, cov_struct=sm.cov_struct.Stationary(max_lag=2, grid=True)
-        ).fit(),
-        "GEE of counts": lambda: sm.GEE(
-            COUNTS, X, GROUPS, family=poisson, exposure=WEIGHTS, weights=WEIGHTS
-        ).fit(),
-        "OrdinalGEE": lambda: sm.OrdinalGEE(np.minimum(COUNTS, 2), X[:, 1:], GROUPS).fit(),
-        "MixedLM": lambda: sm.MixedLM(LATENT, X, groups=GROUPS).fit(),
-        "MixedLM by formula": lambda: smf.mixedlm("y ~ a + b", frame, groups="g").fit(),
-        "ConditionalMNLogit": lambda: ConditionalMNLogit(
-            np.minimum(COUNTS, 2), X[:, 1:], groups=GROUPS
-        ).fit(disp=0),
-        "IV2SLS": lambda: IV2SLS(LATENT, X, X**3).fit(),
-        "GLMGam": lambda: GLMGam(
-            LATENT,
-            X[:, :1],
-            smoother=BSplines(X[:, 1:], df=[5, 5], degree=[3, 3]),
-            alpha=[1.0, 1.0],
-        ).fit(),
-        "lasso": lambda: sm.OLS(LATENT, X).fit_regularized(alpha=0.1, L1_wt=1),
-        "lasso of a GLM": lambda: sm.GLM(COUNTS, X, poisson, offset=X[:, 2]).fit_regularized(
-            alpha=0.1, L1_wt=1
+        "QuantReg": (lambda d: sm.QuantReg(*d).fit(q=0.3), real),
+        "QuantReg by formula": (lambda d: smf.quantreg("y ~ a + b", d).fit(q=0.3), frame),
+        "RLM": (lambda d: sm.RLM(*d, M=tukey).fit(), real),
+        "RLM by formula": (lambda d: smf.rlm("y ~ a + b", d).fit(), frame),
+        "GEE": (
+            lambda d: sm.GEE(*d, family=binomial, cov_struct=exchangeable()).fit(),
+            (BINARY, X, GROUPS),
         ),
-        "lasso of PHReg": lambda: sm.PHReg(time, X[:, 1:], status=event).fit_regularized(alpha=0.1),
-        "lasso of Logit": lambda: sm.Logit(BINARY, X).fit_regularized(alpha=0.1, disp=0),
-        "GLSAR": lambda: sm.GLSAR(LATENT, X, rho=1).fit(),
-        "AutoReg": lambda: sm.tsa.AutoReg(LATENT, lags=2).fit(),
-        "RecursiveLS": lambda: sm.RecursiveLS(LATENT, X).fit(),
-        "ETS": lambda: ETSModel(np.cumsum(LATENT) + RNG.normal(size=N)).fit(disp=0),
+        "GEE by formula": (lambda d: smf.gee("y ~ a + b", "g", d).fit(), frame),
+        "GEE with lags": (
+            lambda d: sm.GEE(*d, cov_struct=stationary(max_lag=2, grid=True)).fit(),
+            grouped,
+        ),
+        "GEE of counts": (
+            lambda d: sm.GEE(*d[:3], family=poisson, exposure=d[3], weights=d[3]).fit(),
+            (COUNTS, X, GROUPS, WEIGHTS),
+        ),
+        "OrdinalGEE": (lambda d: sm.OrdinalGEE(*d).fit(), (classes, X[:, 1:], GROUPS)),
+        "MixedLM": (lambda d: sm.MixedLM(*d).fit(), grouped),
+        "MixedLM by formula": (lambda d: smf.mixedlm("y ~ a + b", d, groups="g").fit(), frame),
+        "ConditionalMNLogit": (
+            lambda d: ConditionalMNLogit(*d[:2], groups=d[2]).fit(disp=0),
+            (classes, X[:, 1:], GROUPS),
+        ),
+        "IV2SLS": (lambda d: IV2SLS(*d).fit(), (LATENT, X, X**3)),
+        "GLMGam": (
+            lambda d: GLMGam(
+                d[0],
+                d[1][:, :1],
+                smoother=BSplines(d[1][:, 1:], df=[5, 5], degree=[3, 3]),
+                alpha=[1.0, 1.0],
+            ).fit(),
+            real,
+        ),
+        "lasso": (lambda d: sm.OLS(*d).fit_regularized(**lasso), real),
+        "lasso of a GLM": (
+            lambda d: sm.GLM(*d, poisson, offset=d[1][:, 2]).fit_regularized(**lasso),
+            (COUNTS, X),
+        ),
+        "lasso of PHReg": (
+            lambda d: sm.PHReg(d[0], d[1], status=d[2]).fit_regularized(alpha=0.1),
+            (time, X[:, 1:], event),
+        ),
+        "lasso of Logit": (
+            lambda d: sm.Logit(*d).fit_regularized(alpha=0.1, disp=0),
+            (BINARY, X),
+        ),
+        "GLSAR": (lambda d: sm.GLSAR(*d, rho=1).fit(), real),
+        "AutoReg": (lambda d: sm.tsa.AutoReg(d, lags=2).fit(), LATENT),
+        "RecursiveLS": (lambda d: sm.RecursiveLS(*d).fit(), real),
+        "ETS": (lambda d: ETSModel(d).fit(disp=0), walk),
     }
 
 
@@ -240,11 +257,18 @@ FITS = [
     "RecursiveLS",
     "ETS",
 ]
-ANOTHER_ESTIMATE = {"GLSAR"}  # least squares with HAC errors, in place of generalized least squares
+SERIES = FITS[-4:]
+GROUPED = [name for name in FITS if "GEE" in name or "Mixed" in name or "Conditional" in name]
 
 
 def test_the_list_of_fits_is_whole():
     assert list(fits()) == FITS
+
+
+def fitted(name):
+    """Return a function that fits, its data, and the results."""
+    fit, data = fits()[name]
+    return fit, data, quietly(lambda: fit(data))
 
 
 def told(results):
@@ -252,56 +276,101 @@ def told(results):
     return refusal(lambda: idm.infer(idm.from_statsmodels(results), idm.parameters, robust=True))
 
 
-@pytest.mark.parametrize("name", FITS)
-def test_statsmodels(name):
-    results = quietly(fits()[name])
-    message = told(results)
-    assert "`Bootstrap`" not in message
-    assert "refit" not in message.replace("refitted", "")
-    found = lines(message)
-    assert found
-    assert any("bootstrap(" in line for line in found) or name in FITS[-4:]
-    estimates = "`infer(model, psi)`" in message
-    model = quietly(lambda: idm.from_statsmodels(results)) if estimates else None
-
+def psi_of(results, name):
     def psi(params):
         if hasattr(results.params, "index") and "formula" in name:
             return params["a"] * 2
         return np.ravel(np.asarray(params))[1] * 2
 
-    for line in found:
-        answer = quietly(
-            lambda line=line: run(line, results=results, psi=psi, alpha=0.1, model=model)
-        )
-        if line.endswith("fit(reml=False))"):  # a model, to be asked
-            answer = quietly(lambda model=answer: idm.infer(model, psi))
-            assert answer.value == pytest.approx(psi(results.params), abs=0.1)
-        elif name not in ANOTHER_ESTIMATE:
-            assert answer.value == pytest.approx(psi(results.params), rel=1e-3, abs=1e-6)
+    return psi
+
+
+@pytest.mark.parametrize("name", [name for name in FITS if name not in SERIES])
+def test_statsmodels(name):
+    fit, data, results = fitted(name)
+    message, psi = told(results), psi_of(results, name)
+    assert "`Bootstrap`" not in message
+    assert "refit" not in message.replace("refitted", "")
+    assert says_bootstrap(message)
+    assert "with psi a function of what fit returns" in message
+    assert ("as `clusters=`" in message) == (name in GROUPED)
+    options = {"clusters": GROUPS} if name in GROUPED else {}
+    answer = bootstrapped(fit, data, lambda again: psi(again.params), **options)
+    assert answer.value == pytest.approx(psi(results.params), rel=1e-3, abs=1e-6)
+    assert answer.standard_error > 0
+    if "`infer(model, psi)`" in message:
+        answer = quietly(lambda: idm.infer(idm.from_statsmodels(results), psi))
+        assert answer.value == pytest.approx(psi(results.params), rel=1e-3, abs=1e-6)
         assert answer.standard_error > 0
 
 
+@pytest.mark.parametrize("name", ["MixedLM", "MixedLM by formula"])
+def test_maximum_likelihood_in_place_of_reml(name):
+    _, _, results = fitted(name)
+    psi = psi_of(results, name)
+    assert "fit the model with `reml=False`" in told(results)
+    full = quietly(lambda: copy(results.model).fit(reml=False))
+    answer = quietly(lambda: idm.infer(idm.from_statsmodels(full), psi, robust=True))
+    assert answer.value == pytest.approx(psi(results.params), abs=0.1)
+    assert answer.standard_error > 0
+
+
+def of_least_squares(y, X):
+    sm = pytest.importorskip("statsmodels.api")
+    return idm.from_statsmodels(sm.OLS(y, X).fit())
+
+
+def as_one_term(results):
+    loglik = lambda b: np.atleast_1d(results.model.loglike(b))
+    return idm.from_loglik(loglik, theta=np.asarray(results.params))
+
+
+LAGS = np.column_stack([np.ones(N - 2), LATENT[1:-1], LATENT[:-2]])
+OF_SERIES = {  # what the message says, the model that follows it, and options of `infer`
+    "GLSAR": (
+        "Fit OLS to the same columns, and take errors",
+        lambda _: of_least_squares(LATENT, X),
+        "robust=HAC(4)",
+    ),
+    "AutoReg": ("with its lags as columns", lambda _: of_least_squares(LATENT[2:], LAGS), ""),
+    "RecursiveLS": ("Fit OLS to the same columns", lambda _: of_least_squares(LATENT, X), ""),
+    "ETS": ("Give its log-likelihood as one term", as_one_term, ""),
+}
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_series_of_statsmodels(name):
+    _, _, results = fitted(name)
+    message, psi = told(results), psi_of(results, name)
+    remedy, follow, option = OF_SERIES[name]
+    assert "`Bootstrap`" not in message
+    assert "refit" not in message
+    assert "ordered in time and cannot be drawn" in message
+    assert remedy in message
+    assert option in message
+    options = {"robust": idm.HAC(4)} if option else {}
+    answer = quietly(lambda: idm.infer(follow(results), psi, **options))
+    if name != "GLSAR":  # least squares in place of generalized least squares
+        assert answer.value == pytest.approx(psi(results.params), rel=1e-3, abs=1e-6)
+    assert answer.standard_error > 0
+
+
 def test_clusters_of_the_advice_agree_with_the_robust_errors_of_gee():
-    results = quietly(fits()["GEE"])
-    line = lines(told(results))[-1]
-    line = line[:-1] + ", replicates=300, jackknife=False, rng=0)"
-    names = {name: getattr(idm, name) for name in idm.__all__}
-    names |= {"results": results, "psi": lambda params: params}
-    setup, call = line.split("; ")
-    exec(setup, names)
-    answer = quietly(lambda: eval(call, names))
+    fit, data, results = fitted("GEE")
+    assert "as `clusters=`" in told(results)
+    answer = bootstrapped(fit, data, lambda again: again.params, clusters=GROUPS, replicates=300)
     np.testing.assert_allclose(answer.standard_error, results.bse, rtol=0.2)
 
 
 def test_effects_of_groups_need_copies_with_their_own_labels():
     """The variance between groups halves if copies are merged: the bias shows it."""
-    results = quietly(fits()["MixedLM"])
-    line = lines(told(results))[-1]
-    answer = quietly(lambda: run(line, results=results, psi=lambda params: params[-1]))
+    fit, data, results = fitted("MixedLM")
+    assert "Pass the groups as a column of the data and as `clusters=`" in told(results)
+    answer = bootstrapped(fit, data, lambda again: again.params[-1], clusters=GROUPS)
     assert abs(answer.diagnostics.notes["bias"]) < 1
 
 
-def test_what_cannot_be_made_again_is_told_without_a_line():
+def test_a_variational_fit_is_fitted_again():
     sm = pytest.importorskip("statsmodels.api")
     model = sm.BinomialBayesMixedGLM(BINARY, X, np.eye(30)[GROUPS], np.zeros(30, dtype=int))
     message = refusal(lambda: idm.from_statsmodels(quietly(model.fit_vb)))
@@ -334,8 +403,9 @@ def test_lifelines():
     )
     results = Fitter(penalizer=0.1).fit(data, "T", event_col="E")
     before = results.params_.copy()
-    (line,) = lines(refusal(lambda: idm.from_statsmodels(results)))
-    answer = run(line, results=results, data=data, psi=lambda params: params)
+    assert says_bootstrap(refusal(lambda: idm.from_statsmodels(results)))
+    again = lambda data: Fitter(penalizer=0.1).fit(data, "T", event_col="E")
+    answer = bootstrapped(again, data, lambda fitted: fitted.params_)
     np.testing.assert_array_equal(answer.value, before)
     np.testing.assert_array_equal(results.params_, before)
     assert answer.names == ("a", "b")
@@ -394,8 +464,8 @@ def test_fits_of_other_libraries(module, entry):
         message = refusal(lambda: ENTRIES[entry](results))
         assert message.startswith(f"{entry} does not read Results of {library}.")
         assert "remove_data" not in message
-        line = next(line for line in lines(message) if line.startswith("infer("))
-        answer = run(line, results=results, psi=psi)
+        assert "`infer(from_estimates(results), psi)`" in message
+        answer = idm.infer(idm.from_estimates(results), psi)
     row = np.array([0, 3, 1])
     assert answer.value == pytest.approx(row @ b)
     assert answer.standard_error == pytest.approx(np.sqrt(row @ V @ row), rel=1e-6)
@@ -407,8 +477,9 @@ def test_lifelines_with_several_parameters():
     index = pd.MultiIndex.from_tuples([("lambda_", "one"), ("lambda_", "x"), ("rho_", "one")])
     results = stand_in("lifelines.fitters.weibull_aft_fitter", **members)
     results.params_ = pd.Series(b, index=index)
-    line = next(one for one in lines(refusal(lambda: idm.infer(results, "x"))) if "infer" in one)
-    answer = run(line, results=results, psi=lambda params: params["lambda_", "x"])
+    message = refusal(lambda: idm.infer(results, "x"))
+    assert "`infer(from_estimates(results), psi)`" in message
+    answer = idm.infer(idm.from_estimates(results), lambda params: params["lambda_", "x"])
     assert answer.standard_error == pytest.approx(np.sqrt(V[1, 1]), rel=1e-6)
 
 
@@ -427,8 +498,9 @@ Curve.__module__ = "lifelines.fitters.kaplan_meier_fitter"
 def test_curves_of_lifelines():
     results = Curve().fit(RNG.exponential(size=N), BINARY, WEIGHTS)
     before = results.rate
-    (line,) = lines(refusal(lambda: idm.from_statsmodels(results)))
-    answer = run(line, results=results, psi=lambda fitted: fitted.rate)
+    assert says_bootstrap(refusal(lambda: idm.from_statsmodels(results)))
+    data = (results.durations, BINARY, WEIGHTS)
+    answer = bootstrapped(lambda d: Curve().fit(*d), data, lambda fitted: fitted.rate)
     assert answer.value == results.rate == before
     assert answer.standard_error > 0
 
@@ -436,9 +508,8 @@ def test_curves_of_lifelines():
 @pytest.mark.parametrize("module", ["linearmodels.panel.model", "pyfixest.estimation.FixestMulti_"])
 def test_other_classes_of_these_libraries(module):
     message = refusal(lambda: idm.from_statsmodels(stand_in(module)))
-    (line,) = lines(message)
-    fit = lambda data: data.mean()
-    answer = run(line, fit=fit, data=LATENT, psi=lambda fitted: fitted)
+    assert says_bootstrap(message)
+    answer = bootstrapped(lambda data: data.mean(), LATENT, lambda fitted: fitted)
     assert answer.value == pytest.approx(LATENT.mean())
 
 
@@ -470,17 +541,19 @@ def test_an_estimator_of_another_library_is_named_and_fitted_again():
     estimator = Scaled().fit(X, LATENT)
     message = refusal(lambda: idm.from_sklearn(estimator, X, LATENT))
     assert "Scaled is of glum" in message
-    (line,) = lines(message)
+    assert CLONE in message
     psi = lambda fitted: fitted.predict(X[:2]).mean()
-    answer = run(line, estimator=estimator, X=X, y=LATENT, psi=psi)
+    again = lambda data: base.clone(estimator).fit(*data)
+    answer = bootstrapped(again, (X, LATENT), psi)
     assert answer.value == pytest.approx(psi(estimator))
 
 
-def test_smoothing_without_a_likelihood_gets_no_line_that_fails():
+def test_smoothing_without_a_likelihood_gets_no_advice_that_fails():
     holtwinters = pytest.importorskip("statsmodels.tsa.holtwinters")
     results = holtwinters.SimpleExpSmoothing(LATENT, initialization_method="estimated").fit()
     message = refusal(lambda: idm.from_statsmodels(results))
-    assert lines(message) == []
+    assert "bootstrap" not in message
+    assert "infer(" not in message
     assert "state-space" in message
 
 

@@ -155,7 +155,7 @@ def test_bounds_hold_in_single_precision(spectrum, d):
             truth = roots(A, right)
             solver = conjugate_gradient(rtol=rtol)
             found = solver.solve(in_single(A), right.astype(kind), floor=0.99, single=True)
-            if not found.guaranteed:  # the rounding is larger than the floor: no bound is stated
+            if found.probability < 1:  # the rounding is larger than the floor: no bound is stated
                 assert found.doubtful
                 continue
             off = abs(np.sqrt(np.diag(found.quadratic)) / truth - 1)
@@ -178,7 +178,7 @@ def test_bounds_hold_in_double_precision(spectrum, d):
         truth = roots(A, b)
         for rtol in (1e-2, 1e-4, 1e-6):
             found = conjugate_gradient(rtol=rtol).solve(lambda v, A=A: A @ v, b, floor=0.99)
-            assert found.guaranteed
+            assert found.probability == 1
             assert found.residual <= rtol
             off = abs(np.sqrt(np.diag(found.quadratic)) / truth - 1)
             assert np.all(off <= found.residual + 1e-16 * values[-1] * np.sqrt(d))

@@ -6,11 +6,16 @@ from scipy import special
 
 import implicit_delta as idm
 from implicit_delta.calculus.differentiate import differentiate
-from implicit_delta.calculus.tracing import trace_terms, traced_jacobian
+from implicit_delta.calculus.tracing import trace, trace_terms
 from implicit_delta.calculus.tracing.partials import PARTIALS
 
 X = np.random.default_rng(0).normal(size=(7, 4))
 POINT = np.array([0.3, 0.7, 0.2, 0.55])  # inside the domain of every function in the table
+
+
+def traced_jacobian(f, x):
+    traced = trace(f, x)
+    return None if traced is None else traced[1]
 
 
 def agree(f, x=POINT):

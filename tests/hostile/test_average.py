@@ -14,7 +14,7 @@ from scipy.linalg import eigh
 
 import implicit_delta as idm
 from implicit_delta.estimate import Estimate
-from implicit_delta.estimate.quantiles import normal_quantile
+from implicit_delta.estimate.quantiles import t_quantile
 
 N = 120
 RNG = np.random.default_rng(0)
@@ -125,7 +125,7 @@ def test_the_joint_test_of_one_is_the_test_of_one():
 
 def test_simultaneous_intervals_hold_for_any_dependence():
     low, high = UNKNOWN.confidence_interval(simultaneous=True)
-    critical = normal_quantile(0.95 ** (1 / 4))
+    critical = t_quantile(0.95 ** (1 / 4))
     np.testing.assert_allclose((high - low) / 2, critical * UNKNOWN.standard_error, rtol=1e-12)
 
 

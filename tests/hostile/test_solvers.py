@@ -129,7 +129,7 @@ def test_the_cost_of_a_bound_is_limited(name):
     assert bounded.iterations <= 3 * estimated.iterations + 30
     assert sum(calls[before:]) == bounded.products <= 1.5 * estimated.products + 30
     known = conjugate_gradient.solve(operator, b, floor=values.min())
-    assert known.guaranteed
+    assert known.probability == 1
     assert known.products <= estimated.products
 
 

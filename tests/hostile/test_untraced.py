@@ -7,7 +7,7 @@ from scipy import special
 from scipy.special import logsumexp
 
 import implicit_delta as idm
-from implicit_delta.calculus.tracing import traced_jacobian
+from implicit_delta.calculus.tracing import trace
 
 D = 9
 rng = np.random.default_rng(0)
@@ -80,7 +80,7 @@ def test_few_parameters_and_given_scores_need_no_line():
 )
 def test_psi_of_a_series_is_traced(psi):
     th = np.linspace(0, 1, D)
-    found = traced_jacobian(psi, th)
+    found = trace(psi, th)[1]
     steps = 1e-6 * np.eye(D)
     np.testing.assert_allclose(
         found[0], [(psi(th + h) - psi(th - h)) / 2e-6 for h in steps], rtol=1e-5
@@ -96,5 +96,5 @@ def test_psi_of_a_series_is_traced(psi):
     ],
 )
 def test_series_that_pandas_would_align_are_not_traced(psi):
-    assert traced_jacobian(psi, np.zeros(D)) is None
-    assert traced_jacobian(lambda th: (WEIGHT * th[0]).sum(), np.zeros(D)) is not None
+    assert trace(psi, np.zeros(D)) is None
+    assert trace(lambda th: (WEIGHT * th[0]).sum(), np.zeros(D)) is not None

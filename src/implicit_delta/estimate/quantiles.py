@@ -30,11 +30,6 @@ def checked_level(level: Any) -> float:
     )
 
 
-def normal_quantile(level: float) -> float:
-    """Return z with ``P(|Z| < z) = level`` for Z standard normal."""
-    return float(-ndtri((1 - level) / 2))
-
-
 def t_quantile(level: float, df: float | Array = np.inf) -> Array:
     """Return t with ``P(|T| < t) = level`` for T Student's; normal for infinite `df`."""
     tail = (1 - level) / 2

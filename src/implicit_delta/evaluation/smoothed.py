@@ -93,8 +93,7 @@ class Smoothed:
         draws = NormalDraws(model, self.draws // 2, seed, self.curvature or model.facts.curvature)
         where = f"Smoothed(draws={self.draws}, rng={seed})"
         wide, narrow = (
-            _slope(simulate(psi, draws, s, self.n_jobs, where), draws, s)
-            for s in (width, width / 2)
+            _slope(simulate(psi, draws, s, self.n_jobs, where), draws) for s in (width, width / 2)
         )
         _check_moved(wide, width)
         error = float(np.max(wide.uncertainty))
@@ -171,7 +170,7 @@ class _Slope:
         )
 
 
-def _slope(pairs: Pairs, draws: NormalDraws, width: float) -> _Slope:
+def _slope(pairs: Pairs, draws: NormalDraws) -> _Slope:
     """Estimate the variance of the linear part of psi, and how uncertain that is."""
     count = draws.pairs
     if pairs.linear is None:

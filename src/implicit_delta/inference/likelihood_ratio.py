@@ -31,7 +31,7 @@ from implicit_delta.models.outputs import pseudo_options
 from implicit_delta.models.printing import log_likelihood_of, name_of_model
 from implicit_delta.models.refit_fixed import check_unchanged, fit_null
 from implicit_delta.models.rows import DifferencedRows
-from implicit_delta.models.same_data import columns_in, unwrapped
+from implicit_delta.models.same_rows import source_of
 
 SAME = 1e-9  # relative: log-likelihoods that are equal but for rounding
 ZERO = 1e-6  # a statistic of less is rounding: a thousandth of a standard error
@@ -243,13 +243,6 @@ def _check_same_data(m0: FittedModel, m1: FittedModel) -> None:
             f"The fits are not to the same data ({told}), so their likelihoods do not compare. "
             "Usual cause: rows with missing values that only one of them leaves out."
         )
-    first, second = (columns_in(_function(model), model.n) for model in (m0, m1))
-    if first and second and not first & second:
-        raise ValueError(
-            "The fits are not to the same data: no array of numbers is used by both "
-            "log-likelihoods. The response has to be the same in both, not transformed in one of "
-            "them (a density of log y is one of y only after division by y)."
-        )
 
 
 def _check_nested(m0: FittedModel, m1: FittedModel, df: int, within: Array | None) -> None:
@@ -292,34 +285,16 @@ def _check_meaning(m0: FittedModel, m1: FittedModel, within: Array | None) -> No
     point[found.causes] = 0.0 if within is None else point[found.causes]
     null = ", ".join(f"{names[j]} = {point[j]:g}" for j in found.causes)
     lost = " and ".join(names[j] for j in found.places)
+    pronoun = "it" if len(found.places) == 1 else "them"
     raise UnsupportedModelError(
         f"Under {null} nothing depends on {lost}, so the likelihood ratio has no chi-squared "
         "distribution: it is the largest over all their values (Davies, 1977; the look-elsewhere "
         "effect), and a p-value from chi-squared is far too small. For a local p-value take "
-        f"{lost} from elsewhere than these data, in both fits: {_local(m1, point, found)}. For a "
-        "global one draw data from the smaller fit and see how often their likelihood ratio is "
-        "as large."
+        f"{lost} from elsewhere than these data and fix {pronoun} in both fits: "
+        "`large = model.fix(...)`, and `likelihood_ratio(values, large)` with a dictionary of the "
+        "null hypothesis. For a global one draw data from the smaller fit and see how often their "
+        "likelihood ratio is as large."
     )
-
-
-def _local(m1: FittedModel, point: Array, found: Vanished) -> str:
-    """Write the test with what means nothing held in both fits."""
-    large = f"`large = model{_fixing(m1, point, found.places)}`"
-    if len(found.places) + len(found.causes) + len(m1.space.fixed) < m1.d:
-        small = f"`likelihood_ratio(large{_fixing(m1, point, found.causes)}, large)`"
-        return f"{large} and {small}"
-    values = ", ".join(f"{value:.6g}" for value in point)
-    rise = f"2 * (large.objective(large.theta) - large.objective(np.array([{values}])))"
-    return (
-        f"{large} and `scipy.stats.chi2.sf({rise}, {len(found.causes)})`, half of that where one "
-        "parameter is at its bound"
-    )
-
-
-def _fixing(m1: FittedModel, point: Array, places: list[int]) -> str:
-    if m1.space.names is None:
-        return f".fix({{{', '.join(f'{j}: {point[j]:.6g}' for j in places)}}})"
-    return f".fix({', '.join(f'{m1.space.names[j]}={point[j]:.6g}' for j in places)})"
 
 
 def _dropped(m0: FittedModel, m1: FittedModel) -> Vanished | None:
@@ -351,11 +326,6 @@ def _given_noise(model: FittedModel) -> Any:
     if model.facts.noise_rule is not None:
         return "estimated"
     return getattr(likelihood, "noise", None)
-
-
-def _function(model: FittedModel) -> Any:
-    """Function of a user, or rows, that refer to the data."""
-    return model.rows.loglik if isinstance(model.rows, DifferencedRows) else model.rows
 
 
 def _check_finished(model: FittedModel) -> None:
@@ -395,7 +365,7 @@ def _rounded(statistic: float, noise: float = 0.0) -> float:
 
 def _embedded(m0: FittedModel, m1: FittedModel) -> Array | None:
     """Find the parameters of m0 among those of m1, (d,); None if m0 is written in its own way."""
-    if unwrapped(_function(m0)) is unwrapped(_function(m1)):
+    if source_of(m0) is source_of(m1):
         return np.array(m0.theta)
     if (
         m0.space.names is None
@@ -416,10 +386,7 @@ def _same(there: Array, here: Array) -> bool:
 
 def _tested(m0: FittedModel, m1: FittedModel) -> tuple[Array, Array, Array]:
     """Rows that m0 holds: their gradients (r, d), limits (r,) and values at m1 (r,)."""
-    if (
-        unwrapped(_function(m0)) is not unwrapped(_function(m1))
-        and m0.space.names != m1.space.names
-    ):
+    if source_of(m0) is not source_of(m1) and m0.space.names != m1.space.names:
         assert m0.space.names is not None
         assert m1.space.names is not None
         held = {m0.space.names[j]: value for j, value in m0.space.fixed.items()}

@@ -128,7 +128,7 @@ class Infinitesimal(Method):
         _check_moves(jacobian, model)
         try:
             solver, solution = self._solve(model, jacobian.T)
-            accuracy = self._accuracy(model, solver, solution)
+            accuracy = self._accuracy(model, solution)
         except NotAMaximumError as error:
             raise explain(model, error) from None
         exact = self.curvature == "hessian" and self.damping == 0
@@ -176,9 +176,7 @@ class Infinitesimal(Method):
             return cholesky, self._solved(cholesky, model, b)
         return conjugate_gradient, solution
 
-    def _accuracy(
-        self, model: FittedModel, solver: Solver, solution: Solution
-    ) -> tuple[Finding, ...]:
+    def _accuracy(self, model: FittedModel, solution: Solution) -> tuple[Finding, ...]:
         """Findings about the solve, by the solver of the user or of very many parameters."""
         if self.solver is None and model.d <= DENSE_LIMIT:
             return ()

@@ -29,7 +29,7 @@ from implicit_delta.models.processes import processes_of
 from implicit_delta.models.redraws import on_the_way
 from implicit_delta.models.refit_fixed import fitted_again
 from implicit_delta.models.rows import DifferencedRows
-from implicit_delta.models.same_data import columns_in, have_equal_slopes, unwrapped
+from implicit_delta.models.same_rows import have_equal_rows, source_of
 from implicit_delta.models.sharded.at_hand import AtHand
 from implicit_delta.models.sharded.described import OutputFacts, outputs_of_shard
 from implicit_delta.models.sharded.rows import SumOver
@@ -209,9 +209,10 @@ def _check_part(model: Any) -> None:
             '`from_loglik(loglik, start={"S": 100.0, "mu": 5.2})`.'
         )
     if model.space.fixed:
+        fixed = ", ".join(model.space.names[j] for j in model.space.fixed)
         raise ValueError(
-            "A model with fixed parameters would fix them for all: combine first, and fix then, "
-            f"`(m1 + m2).fix({_spelled_fixed(model)})`."
+            f"A model with fixed parameters ({fixed}) would fix them for all. Combine the models "
+            "before `.fix(...)`, and fix the parameters of the sum: `(m1 + m2).fix(name=value)`."
         )
 
 
@@ -232,11 +233,6 @@ def _obstacle(model: FittedModel) -> str:
     if processes_of(model).is_collective:
         return "its rows are on several ranks, which would each add the other data"
     return ""
-
-
-def _spelled_fixed(model: FittedModel) -> str:
-    names = model.space.names or ()
-    return ", ".join(f"{names[j]}={value:.6g}" for j, value in model.space.fixed.items())
 
 
 def _restored(model: FittedModel, shard: Shard) -> FittedModel:
@@ -283,40 +279,29 @@ def _warn_of_strangers(models: Sequence[FittedModel], labels: Sequence[str]) -> 
 
 
 def _check_other_data(models: Sequence[FittedModel], labels: Sequence[str]) -> None:
-    """Refuse the same model twice; warn of data that two of them share."""
+    """Refuse the same model twice; warn of rows that two of them share."""
     for k, one in enumerate(models):
         for j, other in enumerate(models[:k]):
-            if _source(one) is _source(other):
+            if source_of(one) is source_of(other):
                 raise ValueError(
                     f"{labels[j]} and {labels[k]} are the same data, which would count twice. Add "
                     "models of independent data sets; for repetitions of rows use `weights=`."
                 )
-            if one.n == other.n and _have_same_data(one, other):
+            if have_equal_rows(one, other) or _is_same_measurement(one, other):
                 warn(
-                    f"{labels[j]} and {labels[k]} use the same arrays of numbers, and a sum takes "
-                    "data sets for independent of each other: data that are in both count twice, "
-                    "and the standard errors are too small. Write one log-likelihood for them.",
+                    f"{labels[j]} and {labels[k]} have the same rows, and a sum takes data sets "
+                    "for independent of each other: data that are in both count twice, and the "
+                    "standard errors are too small. Write one log-likelihood for them.",
                     ImplicitDeltaWarning,
                 )
 
 
-def _have_same_data(one: FittedModel, other: FittedModel) -> bool:
-    """Compare the arrays of two functions, or the rows where one model is no such function."""
-    columns = _data(one), _data(other)
-    return columns[0] == columns[1] if all(columns) else have_equal_slopes(one, other)
-
-
-def _data(model: FittedModel) -> set[str]:
-    """Digest the data of a model: its columns, or what was measured."""
-    source = _source(model)
-    if isinstance(source, _Measured):
-        return {f"{source.names} {source.center} {source.root}"}
-    return columns_in(source, model.n)
-
-
-def _source(model: FittedModel) -> Any:
-    """Take the user's function, or the rows of a backend."""
-    return unwrapped(getattr(model.rows, "loglik", model.rows))
+def _is_same_measurement(one: FittedModel, other: FittedModel) -> bool:
+    first, second = source_of(one), source_of(other)
+    if not isinstance(first, _Measured) or not isinstance(second, _Measured):
+        return False
+    same = first.names == second.names and np.array_equal(first.center, second.center)
+    return same and np.array_equal(first.root, second.root)
 
 
 def _own_name(model: FittedModel) -> str:
@@ -344,7 +329,7 @@ def _fitted(
         raise ValueError(f"The weights of the models are of different kinds: {sorted(kinds)}.")
     places = [_places(model, layout) for model in models]
     shards = [
-        _shard(model, label, where, len(layout.names))
+        _shard(model, label, where)
         for model, label, where in zip(models, labels, places, strict=True)
     ]
     ends = np.cumsum([0, *(model.n for model in models)])
@@ -391,7 +376,7 @@ def _maker(models: Sequence[FittedModel]) -> str:
     return makers.pop() if written and len(makers) == 1 else "combine"
 
 
-def _shard(model: FittedModel, label: str, places: NDArray[np.intp], d: int) -> Shard:
+def _shard(model: FittedModel, label: str, places: NDArray[np.intp]) -> Shard:
     """Take a data set as a part: penalties and constraints are those of the whole."""
     bare = replace(model, penalty=NO_PENALTY, space=Space())
     return Shard(on_the_way(bare), model, label, places=places)

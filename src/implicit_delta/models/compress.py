@@ -13,6 +13,7 @@ from implicit_delta.core.warn import warn
 from implicit_delta.errors import ImplicitDeltaWarning
 
 MOST_COUNT = 2.0**53  # beyond it not every whole number is one of float64
+WRONG = "?"  # column of the number of counts that are none
 HARDLY = 0.5  # groups over rows above which nothing is gained
 # Nothing is fetched from the network, whatever a path looks like.
 OFFLINE = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
@@ -62,128 +63,120 @@ def compress(
     1  1     2      2
     2  1     3      1
     """
-    if not count:
-        raise ValueError(f"count is the name of a column, not {count!r}.")
     library = type(table).__module__.partition(".")[0]
     if library == "polars":
-        counted = _of_polars(table.lazy(), columns, count, weights)
-    elif library == "pandas" and hasattr(table, "columns"):
-        counted = _of_pandas(table, columns, count, weights)
+        table, counted_by = table.lazy(), _by_polars
+        there = table.collect_schema().names()
     else:
-        counted = _of_relation(_relation(table), columns, count, weights)
-    names = [name for name in counted.columns if name != count]
-    _check_gain(
-        float(counted[count].sum()), {n: len(counted[n].unique()) for n in names}, len(counted)
-    )
-    return counted
+        is_pandas = library == "pandas" and hasattr(table, "columns")
+        table, counted_by = (table, _by_pandas) if is_pandas else (_relation(table), _by_duckdb)
+        there = list(table.columns)
+    names = [name for name in there if name != weights] if columns is None else columns
+    names = [names] if isinstance(names, str) else list(names)
+    _check_names(there, names, count, weights)
+    counted = counted_by(table, names, count, weights)
+    rows, wrong = float(counted[count].sum()), int(counted[WRONG].sum())
+    if not len(counted):
+        raise ValueError("The table is empty.")
+    if wrong:
+        raise ValueError(f"{wrong} of the counts {weights!r} are missing, infinite or negative.")
+    if rows > MOST_COUNT:
+        raise ValueError(f"The counts {weights!r} add up to {rows:.3g}, beyond whole numbers.")
+    if rows >= 100 and len(counted) > HARDLY * rows:
+        values = {name: len(counted[name].unique()) for name in names}
+        widest = max(names, key=values.__getitem__)
+        warn(
+            f"{len(counted):,} of {rows:,.0f} rows are distinct, so that counting them gains "
+            f"little. The column {widest!r} alone has {values[widest]:,} values: leave it out with "
+            "`columns=` if the model does not use it.",
+            ImplicitDeltaWarning,
+        )
+    return counted[[*names, count]]
 
 
-def _of_pandas(table: Any, columns: Any, count: str, weights: str) -> Any:
-    there = list(table.columns)
-    if not all(isinstance(name, str) for name in there):
-        raise TypeError("compress needs columns with names: `table.rename(columns=str)`.")
-    names = _chosen(there, columns, count, weights)
-    groups = table.groupby(names, dropna=False, observed=True, sort=True)
-    if not weights:
-        counted = groups.size().reset_index(name=count)
-    else:
-        given = table[weights]
-        _check_numbers(given.dtype.kind in "biuf", weights)
-        values = given.to_numpy(dtype=np.float64)
-        wrong = ~np.isfinite(values) | (values < 0)
-        _check_counts(int(wrong.sum()), values.sum(), weights)
-        counted = groups[weights].sum().reset_index().rename(columns={weights: count})
-    _check_rows(len(counted))
-    return counted.astype({**{n: table[n].dtype for n in names}, count: _whole(counted[count])})
+def _by_pandas(table: Any, names: list[str], count: str, weights: str) -> Any:
+    _check_numbers(not weights or table[weights].dtype.kind in "biuf", weights)
+    given = table[weights].to_numpy(dtype=np.float64) if weights else np.ones(len(table))
+    numbers = {count: given, WRONG: ~np.isfinite(given) | (given < 0)}
+    groups = table[names].assign(**numbers).groupby(names, dropna=False, observed=True)
+    found = groups.sum().reset_index()
+    return found.astype({**table[names].dtypes, count: _whole(found[count])})
 
 
-def _of_polars(table: Any, columns: Any, count: str, weights: str) -> Any:
+def _by_polars(table: Any, names: list[str], count: str, weights: str) -> Any:
     """Count with polars itself; lazy frames stay lazy until the end."""
     polars = optional("polars", "compress")
-    names = _chosen(table.collect_schema().names(), columns, count, weights)
+    _check_numbers(not weights or table.collect_schema()[weights].is_numeric(), weights)
     given = polars.col(weights) if weights else polars.lit(1)
-    wrong = (given.is_null() | given.is_nan() | given.is_infinite() | (given < 0)).sum()
-    own = [given.sum() if weights else polars.len(), wrong if weights else polars.lit(0)]
-    wide = table.group_by(names).agg(own[0].alias(count), own[1].alias("?"))
-    counted = wide.sort(names).collect()
-    _check_rows(len(counted))
-    _check_counts(int(counted["?"].sum()), float(counted[count].sum()), weights)
-    return counted.drop("?").with_columns(polars.col(count).cast(polars.Int64))
+    right = (given.cast(polars.Float64).is_finite() & (given >= 0)).fill_null(value=False)
+    rows = table.select(*names, given.alias(count), right.not_().alias(WRONG))
+    found = rows.group_by(names).agg(polars.col(count, WRONG).sum()).sort(names).collect()
+    whole = {"int64": polars.Int64, "float64": polars.Float64}[_whole(found[count].to_numpy())]
+    return found.with_columns(polars.col(count).cast(whole))
 
 
-def _of_relation(relation: Any, columns: Any, count: str, weights: str) -> Any:
+def _by_duckdb(table: Any, names: list[str], count: str, weights: str) -> Any:
     """Count by DuckDB, which keeps what does not fit into memory on disk."""
-    names = _chosen(list(relation.columns), columns, count, weights)
-    some = ", ".join(map(_quoted, names))
-    number, wrong = "count(*)", "0"
-    if weights:
-        kind = str(relation.types[relation.columns.index(weights)])
-        _check_numbers(_is_number(kind), weights)
-        given = _quoted(weights)
-        number = f"sum({given})"
-        wrong = f"count_if({given} is null or not isfinite({given}::double) or {given} < 0)"
-    query = f"select {some}, {number}, {wrong} from rows group by {some} order by {some}"
-    counted = relation.query("rows", query).df()
-    counted.columns = [*names, count, "?"]
-    _check_rows(len(counted))
-    _check_counts(int(counted["?"].sum()), float(counted[count].sum()), weights)
-    return counted.drop(columns="?").astype({count: _whole(counted[count])})
+    types = dict(zip(table.columns, map(str, table.types), strict=True))
+    _check_numbers(not weights or _is_number(types[weights]), weights)
+    some, given = ", ".join(map(_quoted, names)), _quoted(weights) if weights else "1"
+    wrong = f"count_if(({given} >= 0 and isfinite({given}::double)) is not true)"
+    query = f"select {some}, sum({given}), {wrong} from rows group by {some} order by {some}"
+    found = table.query("rows", query).df().set_axis([*names, count, WRONG], axis=1)
+    return found.astype({count: _whole(found[count])})
+
+
+def _check_numbers(are: bool, weights: str) -> None:
+    if not are:
+        raise TypeError(f"The column of weights {weights!r} holds no numbers.")
+
+
+def _whole(counts: Any) -> str:
+    """Name the type of counts: whole numbers, unless there are fractions or none that are right."""
+    whole = np.all(counts == np.round(counts)) and abs(counts).sum() <= MOST_COUNT
+    return "int64" if whole else "float64"
+
+
+def _check_names(there: list[str], names: list[str], count: str, weights: str) -> None:
+    if not all(isinstance(name, str) for name in there):
+        raise TypeError("compress needs columns with names: `table.rename(columns=str)`.")
+    for name in [*names, weights] if weights else names:
+        if name not in there:
+            raise ValueError(f"The table has no column {name!r}; it has {', '.join(there)}.")
+    if not names:
+        raise ValueError("compress needs at least one column.")
+    if weights in names:
+        raise ValueError(f"The column of weights {weights!r} cannot be one of `columns`.")
+    _refuse_twice("column", names)
+    if not count or count in names:
+        raise ValueError(
+            f"count={count!r} names the new column, and the table has {', '.join(names)}: give "
+            f'another name, `count="copies"`, or, if it holds counts already, `weights={count!r}`.'
+        )
+
+
+def _refuse_twice(what: str, names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"The {what} {twice[0]!r} is there twice.")
 
 
 def _relation(table: Any) -> Any:
+    """Open an Arrow table or files in DuckDB."""
     duckdb = optional("duckdb", "compress")
     if type(table).__name__ == "DuckDBPyRelation":
         return table
     database = duckdb.connect(":memory:", config=OFFLINE)
-    listed = isinstance(table, list | tuple)
-    paths = list(table) if listed else [table]
-    if all(isinstance(path, str | os.PathLike) for path in paths):
-        return _of_files(database, [path for entry in paths for path in _files(os.fspath(entry))])
+    entries = list(table) if isinstance(table, list | tuple) else [table]
+    if all(isinstance(path, str | os.PathLike) for path in entries):
+        return _of_files(database, [path for entry in entries for path in _files(os.fspath(entry))])
     if type(table).__module__.partition(".")[0] == "pyarrow":
         return database.from_arrow(table)
     raise TypeError(
         f"compress needs a data frame, an Arrow table or paths of Parquet or CSV files, and got "
         f"{type(table).__name__}. Of an array: `np.unique(rows, axis=0, return_counts=True)`; of a "
-        "dict: `pandas.DataFrame(table)`; of a Dask frame: its files, or "
-        "`ddf.groupby(columns, dropna=False).size().compute()`."
+        "dict: `pandas.DataFrame(table)`."
     )
-
-
-def _of_files(database: Any, paths: list[str]) -> Any:
-    if not paths:
-        raise ValueError("compress got an empty list of paths.")
-    _refuse_twice("path", paths)
-    kinds = {_kind(path) for path in paths}
-    if len(kinds) > 1:
-        raise ValueError("compress takes files of one kind at a time: Parquet or CSV.")
-    read = database.read_parquet if kinds == {"parquet"} else database.read_csv
-    schemas = [_schema(read(glob.escape(path))) for path in paths]
-    for path, schema in zip(paths, schemas, strict=True):
-        _check_alike(paths[0], schemas[0], path, schema)
-    return read([glob.escape(path) for path in paths], union_by_name=True)
-
-
-def _schema(relation: Any) -> dict[str, str]:
-    return dict(zip(relation.columns, map(str, relation.types), strict=True))
-
-
-def _check_alike(first: str, known: dict[str, str], path: str, schema: dict[str, str]) -> None:
-    """Refuse files with other columns, or with texts where others have numbers."""
-    if set(schema) != set(known):
-        raise ValueError(
-            f"{path} has the columns {', '.join(schema)}, and {first} has {', '.join(known)}: "
-            "compress takes files with the same columns, in any order, and CSV files with a header."
-        )
-    for name, kind in schema.items():
-        if kind != known[name] and not (_is_number(kind) and _is_number(known[name])):
-            raise ValueError(
-                f"{name!r} is {kind} in {path} and {known[name]} in {first}: write it as one type."
-            )
-
-
-def _is_number(kind: str) -> bool:
-    whole = "INT" in kind and kind != "INTERVAL"
-    return whole or kind.startswith(("DOUBLE", "FLOAT", "DECIMAL"))
 
 
 def _files(path: str) -> list[str]:
@@ -193,82 +186,46 @@ def _files(path: str) -> list[str]:
             f"compress reads local files, and {path!r} is elsewhere. Open it with DuckDB yourself "
             '(`duckdb.sql("from read_parquet(...)")`) and give the relation.'
         )
-    if os.path.isfile(path):
-        return [path]
     if os.path.isdir(path):
-        found = sorted(str(p) for end in KINDS["parquet"] for p in Path(path).rglob(f"*{end}"))
+        found = [str(p) for end in KINDS["parquet"] for p in Path(path).rglob(f"*{end}")]
     else:
-        found = sorted(glob.glob(path, recursive=True))
+        found = [path] if os.path.isfile(path) else glob.glob(path, recursive=True)
     if not found:
         raise FileNotFoundError(f"{path!r} is no file, matches none, and has no Parquet files.")
-    return found
+    return sorted(found)
 
 
-def _kind(path: str) -> str:
-    for kind, ends in KINDS.items():
-        if path.lower().endswith(ends):
-            return kind
-    raise ValueError(f"{path!r} is neither Parquet nor CSV by name: {KINDS}.")
+def _of_files(database: Any, paths: list[str]) -> Any:
+    """Stack files of one kind with the same columns, in any order; numbers may be of any type."""
+    if not paths:
+        raise ValueError("compress got an empty list of paths.")
+    _refuse_twice("path", paths)
+    ends = KINDS["parquet"] if paths[0].lower().endswith(KINDS["parquet"]) else KINDS["csv"]
+    read = database.read_parquet if ends == KINDS["parquet"] else database.read_csv
+    known: dict[str, str] = {}
+    for path in paths:
+        if not path.lower().endswith(ends):
+            raise ValueError(f"{path!r} is neither Parquet nor CSV by name, or not of one kind.")
+        found = read(glob.escape(path))
+        types = dict(zip(found.columns, map(str, found.types), strict=True))
+        known = known or types
+        if set(types) != set(known):
+            raise ValueError(
+                f"{path} has the columns {', '.join(types)}, and {paths[0]} has "
+                f"{', '.join(known)}: compress takes files with the same columns and a header."
+            )
+        for name, kind in types.items():
+            if kind != known[name] and not (_is_number(kind) and _is_number(known[name])):
+                raise ValueError(
+                    f"{name!r} is {kind} in {path} and {known[name]} in {paths[0]}: write it as "
+                    "one type."
+                )
+    return read([glob.escape(path) for path in paths], union_by_name=True)
 
 
-def _chosen(there: list[str], columns: Any, count: str, weights: str) -> list[str]:
-    """Names of the columns to count by, checked."""
-    if isinstance(columns, str):
-        columns = [columns]
-    names = [name for name in there if name != weights] if columns is None else list(columns)
-    unknown = [name for name in (*names, *([weights] if weights else [])) if name not in there]
-    if unknown:
-        raise ValueError(f"The table has no column {unknown[0]!r}; it has {', '.join(there)}.")
-    if weights in names:
-        raise ValueError(f"The column of weights {weights!r} cannot be one of `columns`.")
-    if not names:
-        raise ValueError("compress needs at least one column.")
-    _refuse_twice("column", names)
-    if count in names:
-        raise ValueError(
-            f'The table has a column {count!r}: name the new one otherwise, `count="copies"`, or, '
-            f"if it holds counts already, `weights={count!r}`."
-        )
-    return names
-
-
-def _refuse_twice(what: str, names: list[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"The {what} {twice[0]!r} is there twice.")
-
-
-def _check_numbers(are: bool, weights: str) -> None:
-    if not are:
-        raise TypeError(f"The column of weights {weights!r} holds no numbers.")
-
-
-def _check_rows(groups: int) -> None:
-    if not groups:
-        raise ValueError("The table is empty.")
-
-
-def _check_counts(wrong: int, total: float, weights: str) -> None:
-    if wrong:
-        raise ValueError(f"{wrong} of the counts {weights!r} are missing, infinite or negative.")
-    if total > MOST_COUNT:
-        raise ValueError(f"The counts {weights!r} add up to {total:.3g}, beyond whole numbers.")
-
-
-def _whole(counts: Any) -> str:
-    return "int64" if np.all(counts == np.round(counts)) else "float64"
-
-
-def _check_gain(rows: float, values: dict[str, int], groups: int) -> None:
-    if rows < 100 or groups <= HARDLY * rows:
-        return
-    widest = max(values, key=lambda name: values[name])
-    warn(
-        f"{groups:,} of {rows:,.0f} rows are distinct, so that counting them gains little. "
-        f"The column {widest!r} alone has {values[widest]:,} values: leave it out with "
-        "`columns=` if the model does not use it.",
-        ImplicitDeltaWarning,
-    )
+def _is_number(kind: str) -> bool:
+    whole = "INT" in kind and kind != "INTERVAL"
+    return whole or kind.startswith(("DOUBLE", "FLOAT", "DECIMAL"))
 
 
 def _quoted(name: str) -> str:

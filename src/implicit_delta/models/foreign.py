@@ -1,4 +1,4 @@
-"""Fits of other libraries: whose they are, and a line that answers the question."""
+"""Fits of other libraries: whose they are, and what answers the question."""
 
 from typing import Any
 
@@ -18,9 +18,11 @@ READERS = {
     "torch": "from_torch(module, data, likelihood)",
     "flax": "from_jax(module, params, data, likelihood)",
 }
-LIFELINES = ("duration_col", "event_col", "weights_col", "entry_col", "strata", "formula")
-UNIVARIATE = ("durations", "event_observed", "weights")
-WRITE = "Write `fit(data)`, a function that makes such a fit: `bootstrap(fit, data, psi)`."
+FIT_AGAIN = (
+    "To fit it again to resampled rows, write `fit(data)`, a function that makes this fit with the "
+    "same options and returns it: `bootstrap(fit, data, psi)`, with psi a function of what fit "
+    "returns."
+)
 
 
 def library_of(kind: type) -> str:
@@ -39,11 +41,11 @@ def refuse_foreign(fitted: Any, entry: str) -> None:
     own, library = type(fitted), foreign_library(fitted)
     told = f"{entry} does not read {own.__name__} of {library_of(own)}"
     if library in ESTIMATES and not has_estimates(fitted):
-        raise UnsupportedModelError(f"{told}. {fit_again(fitted)}")
+        raise UnsupportedModelError(f"{told}. {FIT_AGAIN}")
     if library in ESTIMATES:
         raise UnsupportedModelError(
             f"{told}. It has estimates and their covariance: "
-            f"`infer(from_estimates(results), psi)`. {fit_again(fitted)}"
+            f"`infer(from_estimates(results), psi)`. {FIT_AGAIN}"
         )
     if library in READERS and entry.startswith("from_") and not READERS[library].startswith(entry):
         raise UnsupportedModelError(f"{told}: that is for `{READERS[library]}`.")
@@ -66,24 +68,3 @@ def params_of(fitted: Any) -> Any:
 def covariance_of(fitted: Any) -> Any:
     """Take the covariance of the coefficients of a fit."""
     return getattr(fitted, ESTIMATES[foreign_library(fitted)][1])
-
-
-def fit_again(fitted: Any) -> str:
-    """Write how to fit again to resampled rows."""
-    again = _lifelines(fitted) if foreign_library(fitted) == "lifelines" else ""
-    return f"Fit it again to resampled rows: `{again}`." if again else WRITE
-
-
-def _lifelines(fitter: Any) -> str:
-    """Write the call that fits again: a regression to a table, a curve to its durations."""
-    if hasattr(fitter, "duration_col"):
-        given = [name for name in LIFELINES if getattr(fitter, name, None) is not None]
-        options = "".join(f", {name}=results.{name}" for name in given)
-        psi = "lambda fitted: psi(fitted.params_)" if hasattr(fitter, "params_") else "psi"
-        fit = f"copy(results).fit(d{options})"
-        return f"from copy import copy; bootstrap(lambda d: {fit}, data, {psi})"
-    if all(getattr(fitter, name, None) is not None for name in UNIVARIATE):
-        rows = ", ".join(f"results.{name}" for name in UNIVARIATE)
-        fit = "copy(results).fit(d[0], d[1], weights=d[2])"
-        return f"from copy import copy; bootstrap(lambda d: {fit}, ({rows}), psi)"
-    return ""

@@ -103,7 +103,6 @@ class OuterProducts:
             iterations=found.iterations,
             lower=found.lower,
             upper=found.upper,
-            guaranteed=False,
             probability=1 - CHANCE,
         )
 

@@ -132,7 +132,7 @@ def squared_residuals(model: "FittedModel") -> Array | None:
     outputs = model.rows.outputs
     if outputs is None or not outputs.can_be_overdispersed:
         return None
-    known = getattr(outputs, "squared_residuals", None)  # of `PearsonOutputs`
+    known = getattr(outputs, "squared_residuals", None)  # known without derivatives
     if known is not None:
         return known(np.asarray(model.theta))  # type: ignore[no-any-return]
     nothing = np.zeros((model.d, 1))

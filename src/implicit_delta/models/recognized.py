@@ -14,8 +14,8 @@ from implicit_delta.core.rounding import is_same
 from implicit_delta.core.types import Array
 from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.foreign import (
+    FIT_AGAIN,
     covariance_of,
-    fit_again,
     foreign_library,
     params_of,
 )
@@ -75,9 +75,7 @@ def recognized(fitted: Any) -> Recognized:
     library = foreign_library(fitted)
     params, covariance = params_of(fitted), covariance_of(fitted)
     read = {"linearmodels": _linearmodels, "pyfixest": _pyfixest, "lifelines": _lifelines}
-    return Recognized(
-        params, covariance, library=library, again=fit_again(fitted), **read[library](fitted)
-    )
+    return Recognized(params, covariance, library=library, again=FIT_AGAIN, **read[library](fitted))
 
 
 def _linearmodels(results: Any) -> dict[str, Any]:
@@ -188,7 +186,7 @@ def _check_errors(fitter: Any) -> None:
             "This fit of lifelines is robust or clustered, and lifelines keeps its standard errors "
             "alone: `results.variance_matrix_` is the covariance without them. Fit it without "
             "`robust=` and `cluster_col=` for model-based errors, or give a robust covariance, "
-            f"`from_estimates(results.params_, covariance)`. {fit_again(fitter)}"
+            f"`from_estimates(results.params_, covariance)`. {FIT_AGAIN}"
         )
 
 

@@ -74,7 +74,7 @@ def _together(model: "FittedModel") -> "FittedModel":
 
 def check_unchanged(model: "FittedModel") -> None:
     """Raise if the data have changed since the fit, as far as that can be seen."""
-    check = getattr(model.rows, "check_unchanged", None)  # of `CheckedRows`
+    check = getattr(model.rows, "check_unchanged", None)
     if check is not None:
         check(model.theta)
 

@@ -357,14 +357,6 @@ class StoredRows(Protocol):
 
 
 @runtime_checkable
-class CheckedRows(Protocol):
-    """Rows of data that could have changed since the fit."""
-
-    def check_unchanged(self, theta: Array) -> None:
-        """Raise if the data have changed since the fit, as far as that can be seen."""
-
-
-@runtime_checkable
 class RootRows(Protocol):
     """Estimating equations, whose weighted sum has a Jacobian in the place of a curvature."""
 
@@ -397,14 +389,6 @@ class RescaledOutputs(Protocol):
 
     def rescaled(self, factor: float) -> Rows:
         """Multiply the noise variance, or the dispersion."""
-
-
-@runtime_checkable
-class PearsonOutputs(Protocol):
-    """Outputs whose residuals are known without derivatives."""
-
-    def squared_residuals(self, theta: Array) -> Array | None:
-        """Squares of the whitened residuals, (n,); None if there are several of a row."""
 
 
 @runtime_checkable

@@ -140,31 +140,6 @@ def _recorded(
     return History(source, history_of(result))
 
 
-def traced_jacobian(f: Callable[[Any], Any], x: Array) -> Array | None:
-    """Differentiate f at x exactly, or return None if f cannot be traced.
-
-    Parameters
-    ----------
-    f : callable
-        Of a (d,) array, to a number, a (K,) array or a sequence of K numbers.
-    x : (d,) array
-
-    Returns
-    -------
-    (K, d) array or None
-
-    Examples
-    --------
-    >>> X = np.array([[1.0, 2.0], [1.0, 3.0]])
-    >>> traced_jacobian(lambda b: np.exp(X @ b).mean(), np.zeros(2))
-    array([[1. , 2.5]])
-    >>> traced_jacobian(lambda b: float(b[0]), np.zeros(2)) is None
-    True
-    """
-    traced = trace(f, x)
-    return None if traced is None else traced[1]
-
-
 def _collect(result: Any) -> Node | None:
     """Return the one node behind the result of f; None if f did not use its argument."""
     if isinstance(result, Traced):

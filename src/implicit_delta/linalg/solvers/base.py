@@ -42,12 +42,11 @@ class Solution:
         The number of calls of the operator.
     lower, upper : array (K,)
         Bounds on the diagonal of ``quadratic`` (rounding errors aside).
-    guaranteed : bool
-        Whether ``upper`` is a bound for certain, rather than by chance or as an estimate.
     asymmetry : float
         ``max |A - A'| / max |A|``; nan when A was never formed.
     probability : float
-        With which ``upper`` is a bound; 0 if it is an estimate from the observed curvature.
+        With which ``upper`` is a bound: 1 if it is one for certain, 0 if it is an estimate from the
+        observed curvature.
     doubtful : bool
         Whether even a direction of which a random vector has its share may have been missed, or
         a curvature below the ``floor`` was found.
@@ -70,7 +69,6 @@ class Solution:
     iterations: int
     lower: Array
     upper: Array
-    guaranteed: bool = True
     asymmetry: float = float("nan")
     probability: float = 1.0
     doubtful: bool = False

@@ -79,8 +79,8 @@ class ConjugateGradient(Solver):
     --------
     >>> A = np.diag([1.0, 2.0, 4.0])
     >>> solution = conjugate_gradient(rtol=1e-6).solve(lambda v: A @ v, np.ones((3, 1)), floor=1.0)
-    >>> solution.quadratic.round(6), solution.guaranteed
-    (array([[1.75]]), True)
+    >>> solution.quadratic.round(6), solution.probability
+    (array([[1.75]]), 1.0)
     """
 
     rtol: float = 1e-3
@@ -176,7 +176,6 @@ def _solution(bounds: Bounds, b: Array, diagonal: Array, left: Array) -> Solutio
         iterations=krylov.iterations,
         lower=bounds.lower,
         upper=bounds.lower + bounds.error(mu),
-        guaranteed=bounds.probability == 1,
         probability=bounds.probability,
         doubtful=bounds.doubtful,
         flat_directions=round(bounds.sight.flat),

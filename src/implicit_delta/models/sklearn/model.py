@@ -16,7 +16,7 @@ from implicit_delta.errors import UnsupportedModelError
 from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.facts import BY_LIBRARY, OTHER_FIT, Facts, Host
-from implicit_delta.models.foreign import WRITE, library_of, refuse_foreign
+from implicit_delta.models.foreign import FIT_AGAIN, library_of, refuse_foreign
 from implicit_delta.models.glm.language import HostLanguage
 from implicit_delta.models.glm.network import Network
 from implicit_delta.models.glm.predictors import LinearPredictors
@@ -40,6 +40,12 @@ from implicit_delta.models.sklearn.table import (
 from implicit_delta.models.sklearn.watch import Watch
 from implicit_delta.models.space import Space
 from implicit_delta.models.weights import observation_weights
+
+CLONE = (
+    "Bootstrap the whole fit: `bootstrap(lambda data: clone(estimator).fit(*data), (X, y), psi)`, "
+    "with `clone` of sklearn.base. Sample weights are a third array of the data, which the "
+    "function passes on to fit."
+)
 
 
 def from_sklearn(
@@ -105,7 +111,7 @@ def from_sklearn(
     optional("sklearn", "from_sklearn")
     *pipelines, last = _unwrap(estimator)
     table = X
-    with _fit_again(estimator, sample_weight is not None):
+    with _fit_again(estimator):
         build = _builder(last)
         _check_fitted(last)
         for pipeline in pipelines:
@@ -246,27 +252,13 @@ def _builder(estimator: Any) -> Builder:
 
 
 @contextmanager
-def _fit_again(estimator: Any, weighted: bool) -> Iterator[None]:
-    """Add to a refusal the line that works for whatever can be fitted again."""
+def _fit_again(estimator: Any) -> Iterator[None]:
+    """Add to a refusal what works for whatever can be fitted again."""
     try:
         yield
     except UnsupportedModelError as error:
-        line = f"from sklearn.base import clone; {_line_of(estimator, weighted)}"
-        again = f"Bootstrap the whole fit: `{line}`."
-        told = again if hasattr(estimator, "get_params") else WRITE
-        raise UnsupportedModelError(f"{error} {told}") from None
-
-
-def _line_of(estimator: Any, weighted: bool) -> str:
-    """Write the call of `bootstrap`, with the psi of `infer`."""
-    if not weighted:
-        return "bootstrap(lambda data: clone(estimator).fit(*data), (X, y), psi)"
-    *outer, _ = _unwrap(estimator)
-    route = "".join(f"{pipeline.steps[-1][0]}__" for pipeline in outer)
-    return (
-        f"bootstrap(lambda data: clone(estimator).fit(data[0], data[1], {route}sample_weight="
-        "data[2]), (X, y, sample_weight), psi)"
-    )
+        again = CLONE if hasattr(estimator, "get_params") else FIT_AGAIN
+        raise UnsupportedModelError(f"{error} {again}") from None
 
 
 def _unwrap(estimator: Any) -> list[Any]:

@@ -9,8 +9,8 @@ from implicit_delta.models.claimed import Claimed, checked_covariance
 from implicit_delta.models.facts import Host
 from implicit_delta.models.given import given_model
 from implicit_delta.models.statsmodels.claims import degrees_of_freedom
-from implicit_delta.models.statsmodels.fit_again import advice
 from implicit_delta.models.statsmodels.prediction import predictor_of
+from implicit_delta.models.statsmodels.refusals import remedy
 from implicit_delta.models.traced_series import LikeParams
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def estimated(results: Any, names: tuple[str, ...] | None, rows: Any) -> "Fitted
         LikeParams(results.params, predictor),
         n=len(bare.model.endog),
         names=names,
-        again=advice(bare),
+        again=remedy(bare),
         host=host,
     )
 

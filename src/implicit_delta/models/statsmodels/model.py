@@ -14,7 +14,7 @@ from implicit_delta.models.constrained_fit import checked_under_constraints
 from implicit_delta.models.constraints import constraints_of
 from implicit_delta.models.estimates import from_estimates
 from implicit_delta.models.facts import BY_LIBRARY, OTHER_FIT, Facts, Host
-from implicit_delta.models.foreign import WRITE, has_estimates, refuse_foreign
+from implicit_delta.models.foreign import FIT_AGAIN, has_estimates, refuse_foreign
 from implicit_delta.models.glm.language import HostLanguage
 from implicit_delta.models.glm.likelihood import OutputLikelihood
 from implicit_delta.models.glm.rows import NO_OUTPUTS, check_coefficients, host_rows
@@ -24,8 +24,8 @@ from implicit_delta.models.printing import range_text
 from implicit_delta.models.space import Space
 from implicit_delta.models.statsmodels.claims import claim_of, degrees_of_freedom
 from implicit_delta.models.statsmodels.estimated import estimated, is_estimated
-from implicit_delta.models.statsmodels.fit_again import line_of, unsupported
 from implicit_delta.models.statsmodels.prediction import predictor_of
+from implicit_delta.models.statsmodels.refusals import unsupported
 from implicit_delta.models.statsmodels.table import (
     PENALIZED,
     SUPPORTED,
@@ -125,7 +125,7 @@ def from_statsmodels(
         fits = hasattr(results, "fit") and hasattr(results, "endog_names")
         raise TypeError(
             f"from_statsmodels needs the results of a fit, not {type(results).__name__}"
-            f"{': `from_statsmodels(model.fit())`.' if fits else f'. {WRITE}'}"
+            f"{': `from_statsmodels(model.fit())`.' if fits else f'. {FIT_AGAIN}'}"
         )
     _refuse_other_fits(bare, alpha)
     if is_estimated(bare, _class_of(bare.model)):
@@ -262,8 +262,8 @@ def _check_alpha(results: Any, alpha: Any, *, penalized: bool, model: str) -> No
         raise UnsupportedModelError(
             f"These results of {model}.fit_regularized were fitted with a penalty, of which "
             "statsmodels keeps no record, and without it every standard error would be wrong. "
-            "Give it: `from_statsmodels(results, alpha=...)`, if L1_wt was 0; else fit it again "
-            f"to resampled rows with the alpha of the fit, `{line_of(results, LASSO)}`."
+            "Give it, `from_statsmodels(results, alpha=...)`, if L1_wt was 0. For another L1_wt "
+            f"the maximum has corners. {FIT_AGAIN}"
         )
 
 
@@ -271,18 +271,15 @@ def _refuse_lasso(results: Any) -> NoReturn:
     model = type(results.model).__name__
     linear = model in PENALIZED
     other = "fit_regularized" if linear else "GLM(...).fit_regularized"
-    again = line_of(results, LASSO if linear else L1)
     raise UnsupportedModelError(
         f"These results of {model} were fitted with an L1 penalty, whose maximum has a corner "
-        f"and no curvature, or refitted after one. Use {other}(L1_wt=0, alpha=...), or fit it "
-        f"again to resampled rows with the alpha of the fit: `{again}`."
+        f"and no curvature, or refitted after one. Use {other}(L1_wt=0, alpha=...). "
+        f"{FIT_AGAIN}"
     )
 
 
 PREDICT = "lambda params: params.predict(new).mean()"
 ADVICE = "lambda params: results.model.predict(params, X).mean()"
-LASSO = "fit_regularized(alpha=alpha, L1_wt=1)"
-L1 = "fit_regularized(alpha=alpha, disp=0)"
 
 
 def _penalty(alpha: Any, d: int) -> Array | None:

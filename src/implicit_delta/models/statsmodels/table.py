@@ -16,12 +16,12 @@ from implicit_delta.models.glm.outcomes import KNOWN, Canonical, Outcome, Probit
 from implicit_delta.models.glm.predictors import LinearPredictors
 from implicit_delta.models.noise import check_noise, effective_parameters
 from implicit_delta.models.statsmodels.cox import Cox
-from implicit_delta.models.statsmodels.fit_again import unsupported
 from implicit_delta.models.statsmodels.grouped import (
     ConditionalGroups,
     HurdleRows,
     MixedGroups,
 )
+from implicit_delta.models.statsmodels.refusals import unsupported
 from implicit_delta.models.statsmodels.terms import Family, NegativeBinomial, Numerical, Ordered
 from implicit_delta.models.weights import warn_of_rates
 
