@@ -313,7 +313,10 @@ def _along_constraints(limits: Limits, point: Point, T: Array) -> Callable[[floa
     normals = rows.normals @ T
 
     def curve(t: float) -> Array:
-        y = _nearest(t * b - a, normals, rows)
+        y = t * b - a
+        if not np.all(np.isfinite(y)):
+            return np.full_like(point.theta, np.nan)
+        y = _nearest(y, normals, rows)
         before, wrong = np.inf, rows.equal
         for _ in range(CORRECTIONS):
             theta = limits.inside(point.theta + T @ y)

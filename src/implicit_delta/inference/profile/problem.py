@@ -301,6 +301,8 @@ class Problem:
                 deviance = 2 * (self.top - of.objective(theta))
             except (ArithmeticError, ValueError):
                 return np.inf
+        if deviance < -HIGHER and self._is_beyond(theta):
+            return np.inf
         if deviance < -HIGHER:
             raise ConvergenceError(
                 "The model is not at its maximum: the objective is higher by "
@@ -311,6 +313,10 @@ class Problem:
                 f"start={start_text(self.model, theta)})`."
             )
         return max(deviance, 0.0) if deviance < np.inf else np.inf
+
+    def _is_beyond(self, theta: Array) -> bool:
+        """Whether theta violates a constraint."""
+        return self.limits is not None and bool(np.min(self.limits.gaps(theta)) < -REACHED)
 
     def root(self, theta: Array) -> float:
         """Root of the deviance."""
