@@ -20,6 +20,10 @@ OF_NETWORK = (
     "and a symmetric interval. A profile, a contour or a method with the Hessian needs a maximum: "
     "finish the training with `polish(model)`, with a penalty (`l2=`) if there is none."
 )
+OF_FUNCTION = (
+    "Finish the fit with `polish(model)`, start it elsewhere, or fit with a penalty (`l2=`); for "
+    'residuals, `Infinitesimal(curvature="ggn")` does not take second derivatives.'
+)
 MOST_NUMBERS = 3  # of parameters without names
 
 
@@ -188,9 +192,15 @@ class SaddlePointError(NotAMaximumError):
 
     def of_network(self) -> "SaddlePointError":
         """Advise on a network with a known likelihood, which `infer` takes as it stopped."""
-        return type(self)(
-            f"{str(self).removesuffix(REMEDIES)}{OF_NETWORK}", self.curvature, self.positions
-        )
+        return self._advising(OF_NETWORK)
+
+    def of_function(self) -> "SaddlePointError":
+        """Advise on a log-likelihood or residuals that are a function of parameters."""
+        return self._advising(OF_FUNCTION)
+
+    def _advising(self, remedies: str) -> "SaddlePointError":
+        text = str(self).removesuffix(REMEDIES) + remedies
+        return type(self)(text, self.curvature, self.positions)
 
 
 class EvaluationError(ImplicitDeltaError):

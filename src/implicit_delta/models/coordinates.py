@@ -112,6 +112,8 @@ def explain(model: "FittedModel", error: NotAMaximumError) -> NotAMaximumError:
     if isinstance(error, SaddlePointError) and is_network(model) and np.any(displacement(model)):
         return error.of_network()
     names, fitted_here = model.space.names, isinstance(model.rows, DifferencedRows)
+    if isinstance(error, SaddlePointError) and fitted_here:
+        return error.of_function()
     known = fitted_here and model.space.layout is not None
     if names is None or not known or abs(error.curvature) > NO_CURVATURE:
         return error.named(names)

@@ -71,7 +71,8 @@ IN_SINGLE = (
 
 OTHER_CAUSES = (
     "Others: kinks or clipping in the log-likelihood (absolute errors, `np.maximum`, `np.clip`), "
-    "theta that is cast to single precision inside of it (`.astype(np.float32)`)."
+    "theta that is cast to single precision inside of it (`.astype(np.float32)`), rounding or "
+    "noise (`np.round`, a solver with a loose tolerance)."
 )
 
 

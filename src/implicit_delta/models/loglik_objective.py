@@ -29,7 +29,7 @@ from implicit_delta.errors import ImplicitDeltaError, UnsupportedModelError
 from implicit_delta.linalg.arrays import ratio, symmetric
 from implicit_delta.linalg.solvers import Factor, factorize
 from implicit_delta.models.along import Along
-from implicit_delta.models.curvature import refuse_saddle
+from implicit_delta.models.curvature import SADDLE, refuse_saddle
 from implicit_delta.models.outer_products import (
     OuterProducts,
     metric,
@@ -452,8 +452,10 @@ class LoglikObjective:
             if self.rows.scores is not None and settled:
                 return self.information(self.theta, np.diag(self.units)) * self.units[:, None]
             with np.errstate(all="ignore"):
-                steps = SADDLE_STEP * np.diag(self.units)
-                return -second_differences(self.parts, self.theta, steps) / SADDLE_STEP**2
+                # Four times the noise over the square of the step is a quarter of a saddle.
+                step = float(np.clip(4 * np.sqrt(self.noise / -SADDLE), SADDLE_STEP, 1.0))
+                steps = step * np.diag(self.units)
+                return -second_differences(self.parts, self.theta, steps) / step**2
 
         refuse_saddle(self.cache.get(self.theta, "rough", roughly))
 
