@@ -8,7 +8,7 @@ fewer parameters. So a constrained model is a free one in the coordinates of a `
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, Protocol
 
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint, linprog, nnls
 
 from implicit_delta.calculus.differentiate import differentiate
+from implicit_delta.calculus.tracing import trace_terms
 from implicit_delta.calculus.units import sizes
+from implicit_delta.core.cache import LastCache
 from implicit_delta.core.labels import near_match
 from implicit_delta.core.types import Array
 from implicit_delta.errors import (
@@ -82,16 +84,29 @@ class Nonlinear:
     arguments: tuple[Any, ...] = ()
     name: str = "constraints[0]"
     linear: bool = False
+    cache: LastCache = field(default_factory=LastCache)
 
     def value(self, theta: Array) -> Array:
         """Call the function, which may return a number."""
         return np.array(self.function(theta.copy(), *self.arguments), dtype=np.float64).reshape(-1)
 
     def slope(self, theta: Array) -> Array:
-        """Call the derivative, or take differences."""
+        """Call the derivative, trace the function, or take differences."""
         if self.derivative is not None:
             given = self.derivative(theta.copy(), *self.arguments)
             return np.array(_dense(given), dtype=np.float64).reshape(-1, theta.size)
+        found: Array = self.cache.get(theta.copy(), "slope", lambda: self._differentiated(theta))
+        return found
+
+    def _differentiated(self, theta: Array) -> Array:
+        traced = trace_terms(lambda x: np.atleast_1d(self.function(x, *self.arguments)), theta)
+        if traced is not None:
+            slope = traced.jacobian()
+            step = STEP * sizes(theta) * np.random.default_rng(0).uniform(0.5, 1.0, theta.size)
+            numeric = differentiate(self.value, theta, directions=step[:, None])
+            largest = abs(slope * step).sum(axis=1)
+            if np.all(abs(slope @ step - numeric.value[:, 0]) <= WRONG * largest):
+                return slope
         return differentiate(self.value, theta).value
 
     def check_slope(self, theta: Array) -> None:

@@ -212,8 +212,8 @@ class Fit:
                 "The least-squares fit has not converged (sum of squares "
                 f"{-2 * found.value * noise:.4g}): {found.message} Usual causes: a start far away, "
                 "or residuals that are noisy (a solver inside of them with a loose tolerance, "
-                "single precision, random numbers). Compute them more tightly, try another start, a "
-                "penalty (l2=), or fit it yourself and give theta=."
+                "single precision, random numbers). Compute them more tightly, try another start, "
+                "a penalty (l2=), or fit it yourself and give theta=."
             )
         return found.x
 
