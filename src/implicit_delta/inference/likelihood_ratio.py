@@ -445,8 +445,9 @@ def _notes(m1: FittedModel, edges: int, within: Array | None) -> list[str]:
         )
     if within is None:
         notes.append(
-            "No Wald and score tests: the smaller model is not the larger one with parameters "
-            "fixed (`model.fix(...)`), nor with some of its names left out at zero. So it was not "
+            "No Wald and score tests: the smaller model is not seen to be the larger one with "
+            "parameters fixed (`model.fix(...)`) or left out at zero; sums that estimate the noise "
+            "of their parts, and models written in other ways, do not show it. So it was not "
             "seen, either, whether all parameters of the larger one mean something under the "
             "smaller: if not, there is no chi-squared distribution."
         )
