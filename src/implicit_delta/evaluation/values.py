@@ -81,8 +81,13 @@ def check_same(first: Array, second: Array) -> None:
     """Refuse a psi that returned two values for the same parameters."""
     if first.shape == second.shape and np.all(abs(first - second) <= SAME * np.max(abs(first))):
         return
+    short, full = (
+        [np.array2string(x, precision=digits, threshold=3) for x in (first, second)]
+        for digits in (6, 17)
+    )
+    before, after = full if short[0] == short[1] else short
     raise EvaluationError(
-        f"psi returned {first!s:.40} and then {second!s:.40} for the same parameters: it is random "
+        f"psi returned {before:.40} and then {after:.40} for the same parameters: it is random "
         "or keeps a state. Give it an argument `rng` and take all random numbers from it, "
         "`def psi(model, rng)`: it is then evaluated with the same seeds everywhere, and its noise "
         "is reported. Dropout or shuffling must be off."

@@ -23,7 +23,7 @@ from implicit_delta.inference.profile.extreme import (
     extreme,
     verified,
 )
-from implicit_delta.inference.profile.path import golden_section
+from implicit_delta.inference.profile.path import golden_section, peak_of
 from implicit_delta.inference.profile.problem import Problem
 from implicit_delta.inference.profile.values import End, Values
 from implicit_delta.methods.ascent import Ascent
@@ -291,8 +291,19 @@ class Audit:
         """Look for extremes of psi inside the region."""
         for start in starts:
             theta = self._peak(start, sign)
-            if theta is not None and self._inside(theta, values.root):
-                yield End(self._psi(theta), theta, self.problem.deviance(theta), "extreme")
+            if theta is None or not self._inside(theta, values.root):
+                continue
+            deviance = self.problem.deviance(theta)
+            if self._diverges(start, theta, sign):
+                yield End(sign * np.inf, theta, deviance, "pole")
+            else:
+                yield End(self._psi(theta), theta, deviance, "extreme")
+
+    def _diverges(self, start: Array, theta: Array, sign: int) -> bool:
+        """Whether psi has a pole at theta, as seen from a start."""
+        unit, before = sign / self.problem.error, self._psi(start)
+        peak = peak_of(lambda x: unit * (self.problem.psi(start + x * (theta - start)) - before))
+        return peak is not None and peak[1]
 
     def _peak(self, theta: Array, sign: int) -> Array | None:
         """Climb psi itself: on a line between neighbors, elsewhere along its gradient."""
