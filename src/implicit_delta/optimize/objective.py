@@ -93,7 +93,7 @@ class Maximum:
     x : array (d,)
         The best point.
     value : float
-        The objective there.
+        The objective there; nan where the last step needed no value.
     iterations, evaluations : int
         Steps taken, and calls of ``value``.
     converged : bool

@@ -116,7 +116,7 @@ def _ended(
 ) -> Maximum:
     return Maximum(
         x=x,
-        value=float(objective.value(x)),
+        value=math.nan,
         iterations=iterations,
         evaluations=evaluations,
         converged=True,
