@@ -47,7 +47,6 @@ from implicit_delta.models.traced_loglik import (
 from implicit_delta.models.weights import Weights
 from implicit_delta.models.written_penalty import WrittenPenalty
 from implicit_delta.optimize import Objective, variable_metric
-from implicit_delta.optimize.variable_metric import HIGHEST
 
 if TYPE_CHECKING:
     from implicit_delta.models.loglik_rows import LoglikRows
@@ -610,7 +609,7 @@ class LoglikObjective:
             value = Limited(self.objective, np.inf, lambda x, found: float(found), limits=limits)
             hill = Objective(value, slopes, scale=scale, value_noise=noise)
             found = climb.maximize(hill, self.theta)
-        if not found.converged and not (noise and found.message == HIGHEST):
+        if not found.converged and not (noise and found.hidden):
             return None  # it may have run away, and its units with it
         near = replace(self, theta=found.x, cache=LastCache())
         units = slopes.units if isinstance(slopes, RunningSlopes) else near.units

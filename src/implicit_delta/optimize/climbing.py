@@ -10,7 +10,7 @@ from implicit_delta.core.types import Array, Limits
 from implicit_delta.errors import ConvergenceError
 from implicit_delta.optimize.base import Maximizer
 from implicit_delta.optimize.derivative_free import nelder_mead
-from implicit_delta.optimize.least_squares import LOST, least_squares
+from implicit_delta.optimize.least_squares import least_squares
 from implicit_delta.optimize.objective import Maximum, Objective
 from implicit_delta.optimize.rounds import in_rounds
 
@@ -70,7 +70,7 @@ def climb(
         if limited.made < limited.most:
             raise
         return Maximum(x=np.asarray(limited.theta), value=limited.best, message=str(error))
-    within = not found.distance > tolerance or found.message == LOST
+    within = not found.distance > tolerance or found.hidden
     return replace(found, evaluations=limited.made, converged=found.converged and within)
 
 

@@ -35,7 +35,6 @@ NEAR = 1e-3  # standard errors: here the fall of the sum of squares tells less t
 ARRIVED = 1e-7  # standard errors: the last step is taken and needs no proof
 HIDDEN, ENOUGH_NEAR = 1.0, 1e-2  # standard errors: whole steps are tried from here, and end here
 ROUNDINGS = 4.0  # of the parameters: a smaller effect on the residuals is none
-LOST = "Rounding allows no better."
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +112,8 @@ def least_squares(squares: Squares, start: Array, iterations: int = 0) -> Maximu
     damping = _Damping()
     while damping.size < LARGEST:
         if here.is_lost():
-            return _maximum(here, squares, True, LOST, iterations)
+            found = _maximum(here, squares, True, "Rounding allows no better.", iterations)
+            return replace(found, hidden=True)
         if here.distance(squares.noise) < NEAR:
             return _finished(squares, here, iterations)
         ahead, kept = _ahead(squares, here, damping)

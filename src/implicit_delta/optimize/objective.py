@@ -104,6 +104,8 @@ class Maximum:
         Reason for stopping.
     distance : float
         Standard errors that are left, where that is known.
+    hidden : bool
+        Whether it ended where rounding or noise hides any step.
     """
 
     x: Array
@@ -114,3 +116,4 @@ class Maximum:
     gradient_norm: float = math.nan
     message: str = ""
     distance: float = math.nan
+    hidden: bool = False

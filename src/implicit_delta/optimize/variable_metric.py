@@ -1,7 +1,7 @@
 """Variable metric (BFGS): climb with few gradients, and many fewer digits."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +12,6 @@ from implicit_delta.optimize.objective import Maximum
 from implicit_delta.optimize.scaled import ScaledObjective
 
 ARMIJO = 1e-4
-HIGHEST = "No higher point was found."
 LONGEST, SHORTEST = 5.0, 0.1  # times the step before: as far as a parabola is believed
 MOST_TRIALS = 12
 FLAT = 1e-10  # cosine between a step and the change of the gradient that tells nothing
@@ -72,8 +71,9 @@ class VariableMetric(Maximizer):
                 return scaled.maximum(z, smooth, message, iterations, norm)
             ahead = _searched(scaled, z, rise, step, slope)
             if ahead is None:
-                message = HIGHEST
-                break
+                norm = float(np.linalg.norm(gradient))
+                message = "No higher point was found."
+                return replace(scaled.maximum(z, False, message, iterations, norm), hidden=True)
             before, z, rise = (z, gradient), *ahead
             gradient = scaled.gradient(z)
             metric = _updated(metric, z - before[0], before[1] - gradient)
