@@ -251,9 +251,13 @@ def _steps(evaluation: Evaluation, k: int, off: float) -> Finding:
         "jumps",
         f"{_name(evaluation, k)} jumps near the fitted parameters, and its derivative has no part "
         f"of that: a standard error away they differ by {off:.0%} of the standard error. It has "
-        "steps (`round`, a cast to integers, a count, a comparison, an argmax).",
+        "steps (`round`, a cast to integers, a count, a comparison, an argmax), or a solver with a "
+        "loose tolerance in it.",
         number=off,
-        remedies=("Use `Smoothed(psi)` or `Simulation()`, which follow steps.",),
+        remedies=(
+            "Use `Smoothed(psi)` or `Simulation()`, which follow steps; of a solver, lower `rtol` "
+            "and `atol`.",
+        ),
         warning=NonlinearityWarning,
     )
 
