@@ -62,3 +62,18 @@ def test_poisson_regression_with_ordered_slopes(seed):
 def test_a_limit_beyond_a_pole_is_infinite():
     model = idm.from_loglik(lambda t: np.array([-(((1 + t[0]) / 0.8) ** 2) / 2]), start=[-1.0])
     assert idm.limit(model, lambda t: 1 / t[0]).value == np.inf
+
+
+@pytest.mark.filterwarnings("ignore::implicit_delta.ImplicitDeltaWarning")
+@pytest.mark.parametrize("other", [-8.0, -6.0, 6.0, 8.0])
+def test_a_second_maximum_is_seen_on_either_side_of_a_turn(other):
+    """Of a square, whose lower end is inside of the region."""
+    near, far = -1.96, 1.96
+    model = idm.from_loglik(
+        lambda t: np.array([np.logaddexp(-(t[0] ** 2) / 2, -((t[0] - other) ** 2) / 2)]),
+        start=[0.0],
+    )
+    pieces = idm.profile(model, lambda t: (t[0] + 0.5) ** 2).pieces[0.95]
+    ends = sorted((other + 0.5 + x) ** 2 for x in (near, far))
+    assert len(pieces) == 2
+    np.testing.assert_allclose(pieces[1], ends, rtol=0.02)

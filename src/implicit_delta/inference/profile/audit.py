@@ -91,10 +91,11 @@ class Audit:
     def _rays(self, found: list[Values]) -> Iterator[tuple[Array, tuple[float, ...]]]:
         """Rays that reach the surface of the region, and the multiples of them to look at."""
         for values in found:
-            for _, end in values.ends:
-                if end.kind == "quantile":
-                    far = max(1.0, 2 / values.root)
-                    yield end.theta - self.center, tuple(far * x for x in BEHIND)
+            far = max(1.0, 2 / values.root)
+            ends = [end.theta - self.center for _, end in values.ends if end.kind == "quantile"]
+            turns = len(ends) == 1 and all(end.kind != "open" for _, end in values.ends)
+            for ray in [*ends, *(-ray for ray in ends)] if turns else ends:
+                yield ray, tuple(far * x for x in BEHIND)
         for way in self._across:
             yield from ((side * found[-1].root * way, ASIDE) for side in (-1, 1))
 
