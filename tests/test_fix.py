@@ -42,11 +42,12 @@ def test_a_fixed_model_is_the_one_written_without_the_parameter(values):
     other = idm.from_loglik(
         lambda th: norm.logpdf(Y, th[0] + 0.1 * X, np.exp(th[1])), start=[0.0, 0.0]
     )
-    np.testing.assert_allclose(np.asarray(fixed.theta)[[0, 2]], other.theta, rtol=1e-7, atol=1e-9)
+    # A fit ends within 1e-6 standard errors, which are about a tenth here.
+    np.testing.assert_allclose(np.asarray(fixed.theta)[[0, 2]], other.theta, rtol=0, atol=2e-7)
     assert fixed.theta.b == 0.1
     ours = idm.infer(fixed, lambda th: th.mu + 2 * th.b + np.exp(th.ls))
     theirs = idm.infer(other, lambda th: th[0] + 0.2 + np.exp(th[1]))
-    assert ours.value == pytest.approx(theirs.value, rel=1e-7)
+    assert ours.value == pytest.approx(theirs.value, abs=2e-6 * theirs.standard_error)
     assert ours.standard_error == pytest.approx(theirs.standard_error, rel=1e-5)
 
 

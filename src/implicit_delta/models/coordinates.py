@@ -112,9 +112,9 @@ def explain(model: "FittedModel", error: NotAMaximumError) -> NotAMaximumError:
     if isinstance(error, SaddlePointError) and is_network(model) and np.any(displacement(model)):
         return error.of_network()
     names, fitted_here = model.space.names, isinstance(model.rows, DifferencedRows)
-    if isinstance(error, SaddlePointError) and fitted_here:
-        return error.of_function()
     known = fitted_here and model.space.layout is not None
+    if isinstance(error, SaddlePointError) and fitted_here and error.curvature < -NO_CURVATURE:
+        return error.of_function()
     if names is None or not known or abs(error.curvature) > NO_CURVATURE:
         return error.named(names)
     return error.of_own(names, np.asarray(model.theta).tolist())

@@ -14,6 +14,7 @@ from implicit_delta.models.coordinates import satisfies_constraints
 from implicit_delta.models.objective import objective_of
 
 BESIDE, STILL = 1e-5, 0.5  # of a unit; share of the terms that do not move over it
+ALONE = 0.05  # of a unit: one term alone is level at the maximum
 IN_STEPS = (
     "No maximum was found: the log-likelihood changes in steps. Right beside the point where the "
     "search ended, and may have started, most of its terms stay exactly the same, and farther away "
@@ -39,10 +40,12 @@ def check_steps(model: Any) -> None:
     """
     theta, units, terms = np.asarray(model.theta), objective_of(model).units, model.rows.recalled
     with np.errstate(all="ignore"):
-        center, beside = terms(theta), terms(theta + BESIDE * units)
+        center = terms(theta)
+        reach = BESIDE if center.size > 1 else ALONE
+        beside = terms(theta + reach * units)
     told = abs(center) * np.finfo(float).eps < BESIDE**2 / 10  # rounding hides nothing
-    if np.mean((beside == center) & told) <= STILL or center.size == 1:
-        return  # one term has no slope at its maximum
+    if np.mean((beside == center) & told) <= STILL:
+        return
     with np.errstate(all="ignore"):
         moves = told & _moved(model, theta, units, center)
         still = constant_beside(terms, theta, units)[moves]
