@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_delta.calculus.differentiate import SETTLED
+from implicit_delta.calculus.noise import noise_of
 from implicit_delta.calculus.tracing import trace_terms
 from implicit_delta.calculus.units import sizes
 from implicit_delta.core.calls import Limited, is_spent
@@ -27,6 +28,7 @@ from implicit_delta.optimize import Objective, Squares, climb
 MOST_ALTERNATIONS = 50
 FIRST_SHARE = 5 / 6  # of the calls, for the search from the start that was given
 FORWARD = 2.0**-26  # of the size of a parameter: the root of rounding, for one difference
+COARSE = 1e-2  # of the size of a parameter: the longest such step, where the residuals are noisy
 ROUGH = 1e-8  # of a column: the error of such a difference
 LONGER = 100.0  # times that step: what changes with it is an error of the difference
 BESIDE = 0.1  # of a standard error: differences of the residuals there are their bends
@@ -109,6 +111,16 @@ class Fit:
     def drawn(self) -> tuple[list[Array], NDArray[np.bool_]]:
         """Other starts, and which parameters matter at this one."""
         return draw_starts(self.problem.recalled, self.start, *self.limits)
+
+    @cached_property
+    def step(self) -> float:
+        """Step of one difference, in sizes of the parameters: the root of the relative noise."""
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], self.start.size)
+        with np.errstate(all="ignore"):
+            noise = noise_of(self.problem.recalled, self.start, FORWARD * sizes(self.start) * signs)
+            size = np.linalg.norm(self.problem.recalled(self.start))
+            found = float(np.sqrt(np.linalg.norm(noise) / size))
+        return min(max(found, FORWARD), COARSE) if np.isfinite(found) else FORWARD
 
     def searched(self) -> Array:
         """Solve from the start; where that ends at a doubtful point, from others too.
@@ -244,7 +256,7 @@ class Fit:
             if self.problem.derivative is None:
                 raise
         rows = root[:, None] * self._forward(theta)
-        return rows, ROUGH * np.linalg.norm(rows, axis=0)
+        return rows, ROUGH * self.step / FORWARD * np.linalg.norm(rows, axis=0)
 
     def with_noise(self, theta: Array) -> tuple[Array, Noise]:
         """Estimate the noise; with a penalty in turn with the parameters."""
@@ -270,7 +282,7 @@ class Fit:
 
     def _forward(self, theta: Array, times: float = 1.0) -> Array:
         """Differentiate by one step each, (n, d)."""
-        center, steps = self.problem.recalled(theta), times * FORWARD * sizes(theta)
+        center, steps = self.problem.recalled(theta), times * self.step * sizes(theta)
         ahead = [self.problem.recalled(theta + step) for step in np.diag(steps)]
         return np.asarray((np.stack(ahead, axis=1) - center[:, None]) / steps)
 

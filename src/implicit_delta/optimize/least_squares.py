@@ -52,6 +52,8 @@ class _Place:
     @classmethod
     def at(cls, squares: Squares, x: Array, residuals: Array, scale: Array) -> "_Place":
         jacobian, error = squares.jacobian(x)
+        if not np.all(np.isfinite(jacobian)):
+            raise FloatingPointError("The residuals have no derivative there.")
         lengths = np.linalg.norm(jacobian, axis=0)
         scale = np.maximum(FORGOTTEN * scale, lengths)
         unit = np.where(scale > 0, scale, 1.0)
