@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import LinearConstraint
+from scipy.optimize import LinearConstraint, minimize
 from scipy.special import ndtri
 
 import implicit_delta as idm
@@ -77,3 +77,52 @@ def test_a_second_maximum_is_seen_on_either_side_of_a_turn(other):
     ends = sorted((other + 0.5 + x) ** 2 for x in (near, far))
     assert len(pieces) == 2
     np.testing.assert_allclose(pieces[1], ends, rtol=0.02)
+
+
+TURNS = {
+    "turn": (lambda b: b[0] / (1 + b[0] ** 2), "lower"),
+    "decay": (lambda b: b[0] * np.exp(-b[0]), "lower"),
+    "sum": (lambda b: b[0] + 0.05 / b[0], "upper"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::implicit_delta.ImplicitDeltaWarning")
+@pytest.mark.parametrize("name", TURNS)
+def test_a_limit_sees_the_other_branch_of_a_psi_that_turns(name):
+    psi, side = TURNS[name]
+    center, error = (0.6, 0.25) if name == "sum" else (0.6, 0.4)
+    model = idm.from_loglik(
+        lambda b: np.array([-(((b[0] - center) / error) ** 2) / 2]), start=[0.5]
+    )
+    reach = ndtri(0.95) * error
+    grid = psi([np.linspace(center - reach, center + reach, 200_001)])
+    found = idm.limit(model, psi, side=side).value
+    assert found == pytest.approx(min(grid) if side == "lower" else max(grid), rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::implicit_delta.ImplicitDeltaWarning")
+@pytest.mark.parametrize("seed", range(12))
+def test_linear_psi_of_a_parabola_with_bounds(seed):
+    """The region is convex, so that SciPy finds the ends from anywhere."""
+    rng = np.random.default_rng(seed)
+    root = np.linalg.inv(np.linalg.cholesky(np.cov(rng.normal(size=(2, 5)))))
+    top, c = rng.normal(0.4, 0.3, 2), rng.normal(size=2)
+    model = idm.from_loglik(
+        lambda b: -((root @ (np.asarray(b) - top)) ** 2) / 2,
+        start=[0.5, 0.5],
+        bounds=[(0, None)] * 2,
+    )
+    region = {
+        "type": "ineq",
+        "fun": lambda b: Z**2 / 2 + model.objective(np.array(b)) - model.objective(model.theta),
+    }
+    found = idm.profile(model, lambda b: c @ b).interval
+    for sign, end in ((1, found.low), (-1, found.high)):
+        best = min(
+            minimize(
+                lambda b, s=sign: s * c @ b, start, bounds=[(0, None)] * 2, constraints=region,
+                method="SLSQP", options={"ftol": 1e-12, "maxiter": 500},
+            ).fun
+            for start in (np.array(model.theta), np.array(model.theta) + 0.1)
+        )  # fmt: skip
+        assert sign * end == pytest.approx(best, abs=1e-4 * (found.high - found.low))

@@ -164,6 +164,7 @@ class Audit:
     def _extended(self, values: Values) -> Values:
         points = [*self._along(values), *self._pulled(values)]
         turns = any(end.kind not in ("quantile", "open") for _, end in values.ends)
+        turns = turns or self._turns_behind(values)
         if turns or self.bend > BENT:
             points += self._all_over(values.root)
         for sign, end in values.ends:
@@ -175,6 +176,16 @@ class Audit:
                 return values
             values = self._moved(values, strays)
         raise self._missed(values, strays[0])
+
+    def _turns_behind(self, values: Values) -> bool:
+        """Whether psi turns on the other side, where no end was looked for."""
+        known = [(sign, end) for sign, end in values.ends if end.kind != "open"]
+        if len(known) != 1:
+            return False
+        ((sign, end),) = known
+        way = self.center - end.theta
+        psi = [sign * self._psi(self.center + x * way) for x in (0.0, *ALONG, INSIDE)]
+        return not np.all(np.diff(psi) < 0)
 
     def _suspicious(self, end: End, sign: int, points: list[Array]) -> list[Array]:
         """Points from which a search may lead to a more extreme psi than that of an end."""
@@ -260,6 +271,8 @@ class Audit:
             ends = [*self._on_surface(values, starts, sign), *self._within(values, starts, sign)]
             moved = values.moved(sign, ends)
             if starts and moved is values:
+                moved = values.moved(sign, self._behind_poles(starts, sign))
+            if starts and moved is values:
                 raise self._missed(values, starts[0])
             values = moved
         return values
@@ -300,8 +313,14 @@ class Audit:
             else:
                 yield End(self._psi(theta), theta, deviance, "extreme")
 
+    def _behind_poles(self, starts: list[Array], sign: int) -> Iterator[End]:
+        """Look for poles of psi between the maximum and points in the region."""
+        for start in starts:
+            if self._diverges(start, self.center, sign):
+                yield End(sign * np.inf, start, self.problem.deviance(start), "pole")
+
     def _diverges(self, start: Array, theta: Array, sign: int) -> bool:
-        """Whether psi has a pole at theta, as seen from a start."""
+        """Whether psi has a pole between a start and theta, or there."""
         unit, before = sign / self.problem.error, self._psi(start)
         peak = peak_of(lambda x: unit * (self.problem.psi(start + x * (theta - start)) - before))
         return peak is not None and peak[1]
@@ -339,8 +358,10 @@ class Audit:
     # Points to look at.
 
     def _along(self, values: Values) -> list[Array]:
-        ends = (end for _, end in values.ends)
-        return [self.center + x * (end.theta - self.center) for end in ends for x in ALONG]
+        """Points on the way to the ends, and on the other side where no end was looked for."""
+        ends = [end.theta - self.center for _, end in values.ends if end.kind != "open"]
+        ways = [*ends, *(-way for way in ends)] if len(ends) == 1 else ends
+        return [self.center + x * way for way in ways for x in ALONG]
 
     def _all_over(self, root: float) -> list[Array]:
         """Points all over the region: of one parameter at equal steps, else drawn from it."""
