@@ -150,3 +150,31 @@ def test_a_fit_stays_within_its_bounds(entry, start):
     found = model.theta.K
     assert found == pytest.approx(0.16842863, rel=1e-5)
     assert not beyond
+
+
+@pytest.mark.filterwarnings("ignore::implicit_delta.errors.SmallSampleWarning")
+@pytest.mark.parametrize("robust", [False, True])
+def test_answers_of_a_sum_with_a_measurement_are_joined_by_its_stated_error(robust):
+    rng = np.random.default_rng(0)
+    y, z = rng.normal(3, 1, size=100), rng.normal(1, 10, size=20)
+    model = (
+        idm.from_loglik(lambda t: -0.5 * (y - t.a - t.b) ** 2, theta={"a": 1.0, "b": y.mean() - 1})
+        + idm.from_loglik(lambda t: -0.5 * ((z - t.a) / 10) ** 2, start={"a": 1.0})
+        + idm.measurement(a=(z.mean() + 0.05, 0.5))
+    )
+    a, b = (idm.infer(model, psi, influence=True, robust=robust) for psi in "ab")
+    for sign, joined in ((1, a + b), (-1, a - b)):
+        both = idm.infer(model, lambda t, s=sign: t.a + s * t.b, robust=robust)
+        assert joined.standard_error == pytest.approx(both.standard_error, rel=0.05)
+
+
+def test_a_log_likelihood_that_raises_beyond_its_bounds():
+    y = np.random.default_rng(21).normal(5, 0.3, size=80)
+
+    def loglik(b):
+        if min(b) < 1e-6:
+            raise ValueError("math domain error")
+        return -np.log(b[1]) - 0.5 * ((y - b[0]) / b[1]) ** 2
+
+    model = idm.from_loglik(loglik, start=[0.05, 20.0], bounds=[(1e-6, None)] * 2)
+    np.testing.assert_allclose(model.theta, [y.mean(), y.std()], rtol=1e-5)

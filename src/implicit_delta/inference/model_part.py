@@ -18,7 +18,11 @@ from implicit_delta.models.claimed import Claimed
 from implicit_delta.models.model import FittedModel
 from implicit_delta.models.outputs import dispersion_of
 from implicit_delta.models.processes import processes_of
-from implicit_delta.models.sources import measurement_variance, without_measurements
+from implicit_delta.models.sources import (
+    measurement_variance,
+    with_stated_errors,
+    without_measurements,
+)
 
 MANY, SPARE = 500, 8  # evaluations whose range is looked for, with probes beyond their rank
 ROUNDING = 1e-11  # of the largest variance: what may be left outside of that range
@@ -290,7 +294,7 @@ def _influence(
     model = evaluation.model
     directions = checked_directions(model, response)
     if needed or (not processes_of(model).count and model.n * evaluation.size <= MOST_KEPT):
-        return sandwich.influences(model, directions)
+        return with_stated_errors(model, directions, sandwich.influences(model, directions))
     return None
 
 

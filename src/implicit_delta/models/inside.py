@@ -46,13 +46,23 @@ class Inside:
             return self.function(theta)
         point = np.array(theta)  # the function may change its argument
         with np.errstate(all="ignore"):
-            found = np.asarray(self.function(theta))
+            found = self._beyond(theta)
             ends = ~np.isfinite(found)
             if found.ndim != 1 or not ends.any():
                 return found
             edge = np.clip(point, self.low, self.high)
             mended = self._limit(point) if np.array_equal(edge, point) else self._past(point, edge)
         return np.where(ends & np.isfinite(mended), mended, found)
+
+    def _beyond(self, theta: Array) -> Array:
+        """Evaluate where the function may not be defined: NaN if it raises there."""
+        edge = np.clip(theta, self.low, self.high)
+        try:
+            return np.asarray(self.function(theta.copy()))
+        except (ArithmeticError, ValueError):
+            if np.array_equal(edge, theta):
+                raise
+            return np.full(np.shape(self.function(edge)), np.nan)
 
     def _limit(self, edge: Array) -> Array:
         """Entries a hair inside, if a wider hair says the same; -infinity is what it is."""
@@ -73,4 +83,4 @@ class Inside:
         return [edge + inward * np.where(edge == 0, z, k * np.spacing(abs(edge))) for z, k in sizes]
 
     def _at(self, point: Array) -> Array:
-        return np.array(self.function(point.copy()), dtype=np.float64)
+        return np.array(self._beyond(point), dtype=np.float64)

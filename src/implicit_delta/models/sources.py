@@ -8,6 +8,8 @@ import numpy as np
 from implicit_delta.core.types import Array
 from implicit_delta.models.objective import objective_of
 
+ONE = 1e-9  # of the largest eigenvalue: what is left is rounding
+
 
 @dataclass(frozen=True)
 class Source:
@@ -58,6 +60,23 @@ def information_of(model: Any, theta: Array, v: Array, rows: slice) -> Array:
     if model.facts.curvature == "ggn":
         return np.asarray(model.rows.outputs.gauss_newton(theta, weights, v))
     return np.asarray(objective_of(model).information_of(theta, v, weights))
+
+
+def with_stated_errors(model: Any, directions: Array, influences: Array) -> Array:
+    """Give the row of a measurement the influence, (n, K), of the error that it states.
+
+    Its distance from the fit, of which influences are made, says nothing of its error; the sign of
+    that is kept, so that answers of one model agree on it.
+    """
+    for source in model.facts.sources:
+        if not source.single:
+            continue
+        own = directions.T @ information_of(model, model.theta, directions, source.rows)
+        values, vectors = np.linalg.eigh((own + own.T) / 2)
+        if values[-1] > 0 and values[:-1].sum() <= ONE * values[-1]:  # of one parameter
+            row = vectors[:, -1] * np.sqrt(values[-1])
+            influences[source.rows] = row * (np.sign(row @ influences[source.rows.start]) or 1.0)
+    return influences
 
 
 def measurement_variance(model: Any, theta: Array, v: Array) -> Array | None:
