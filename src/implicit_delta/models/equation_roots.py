@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky
+from scipy.linalg import cho_factor, cho_solve, cholesky
 from scipy.optimize import NoConvergence, newton_krylov, root
 from scipy.special import chdtrc
 
@@ -241,7 +241,7 @@ def _climbed(system: System, start: Array, half: Array) -> Array:
     )
     try:
         found = climb(Objective(residuals=squares), start)
-    except (ValueError, LinAlgError) as error:
+    except (ArithmeticError, ValueError) as error:
         raise ConvergenceError(_no_root(str(error))) from None
     if not found.converged:
         raise ConvergenceError(_no_root(found.message))

@@ -113,8 +113,9 @@ def from_loglik(
         Where to start looking for the maximum. With names, ``{"S": 100.0, "beta": np.zeros(3)}``,
         all functions get an array with these names: ``th.S``, ``th["S"]``, ``th.beta``.
     starts : int or sequence of starts, optional
-        Fit from each of them and keep the best: that many random ones around `start` (within
-        `bounds`; always the same ones, and `start` is the first), or a list.
+        Fit from each of them and keep the best. A number: `start`, and the best of ten times as
+        many points, by their log-likelihood, that are drawn around it and around zero in the
+        scale of the terms (within `bounds`, always the same ones). Or a list.
         ``model.facts.optima`` has the maxima that were found.
     score : callable, optional
         Derivative of each term, (d,) to (n, d). Without it, derivatives are traced through NumPy

@@ -107,8 +107,9 @@ def from_residuals(
         ``"fun"``. Standard errors are along those that are active, and parameters that these
         determine do not count for the noise variance.
     starts : int or sequence of starts, optional
-        Fit from each of them and keep the best: that many random ones around `start` (within
-        `bounds`; always the same ones, and `start` is the first), or a list.
+        Fit from each of them and keep the best. A number: `start`, and the best of ten times as
+        many points, after a few steps from each, that are drawn around it and around zero in the
+        scale of the residuals (within `bounds`, always the same ones). Or a list.
         ``model.facts.optima`` has the minima that were found.
     max_calls : int, optional
         Calls of `residuals` that the fit may make, of each start: 3000, and more for ten parameters

@@ -116,10 +116,14 @@ class Fit:
     def step(self) -> float:
         """Step of one difference, in sizes of the parameters: the root of the relative noise."""
         signs = np.random.default_rng(0).choice([-1.0, 1.0], self.start.size)
-        with np.errstate(all="ignore"):
-            noise = noise_of(self.problem.recalled, self.start, FORWARD * sizes(self.start) * signs)
-            size = np.linalg.norm(self.problem.recalled(self.start))
-            found = float(np.sqrt(np.linalg.norm(noise) / size))
+        beside = FORWARD * sizes(self.start) * signs
+        try:
+            with np.errstate(all="ignore"):
+                noise = noise_of(self.problem.recalled, self.start, beside)
+                size = np.linalg.norm(self.problem.recalled(self.start))
+                found = float(np.sqrt(np.linalg.norm(noise) / size))
+        except (ArithmeticError, ValueError):  # the residuals end at the start
+            return FORWARD
         return min(max(found, FORWARD), COARSE) if np.isfinite(found) else FORWARD
 
     def searched(self) -> Array:

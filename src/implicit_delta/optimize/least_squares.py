@@ -33,7 +33,7 @@ KNOWN = 1e-12  # singular value of columns of length one: smaller ones are lost 
 MARGIN = 10.0  # times the error of the Jacobian: smaller singular values are not known
 NEAR = 1e-3  # standard errors: here the fall of the sum of squares tells less than the next step
 ARRIVED = 1e-7  # standard errors: the last step is taken and needs no proof
-HIDDEN, ENOUGH_NEAR = 1.0, 1e-2  # standard errors: whole steps are tried from here, and end here
+HIDDEN = 1.0  # standard errors: whole steps are tried from here where noise hides their fall
 ROUNDINGS = 4.0  # of the parameters: a smaller effect on the residuals is none
 
 
@@ -123,9 +123,7 @@ def least_squares(squares: Squares, start: Array, iterations: int = 0) -> Maximu
         here = here if ahead is None else ahead
     # Noise in the residuals hides the fall of a step of its root, but not where whole steps lead.
     if here.distance(squares.noise) < HIDDEN:
-        found = _finished(squares, here, iterations)
-        if found.distance < ENOUGH_NEAR:
-            return found
+        return _finished(squares, here, iterations)
     return _maximum(here, squares, False, "No step leads to a smaller sum of squares.", iterations)
 
 

@@ -37,7 +37,7 @@ def in_rounds(objective: Objective, start: Array, maximizer: Maximizer | None) -
             end, left = finished(objective, x, scale, max(FINISHED, objective.noise))
             if left < STALLED:
                 return _ended(objective, end, left, iterations, evaluations)
-            x = _leap(objective, x, scale, maximizer.max_distance)
+            x = _far_newton_step(objective, x, scale, maximizer.max_distance)
         found = maximizer.maximize(replace(objective, scale=scale), x)
         stuck = np.array_equal(x, found.x)
         x, iterations = found.x, iterations + found.iterations
@@ -60,10 +60,10 @@ def in_rounds(objective: Objective, start: Array, maximizer: Maximizer | None) -
     return replace(found, iterations=iterations, converged=False, message=message, distance=left)
 
 
-def _leap(objective: Objective, x: Array, scale: Factor, reach: float) -> Array:
-    """Step along Newton's direction where it is too long for a round.
+def _far_newton_step(objective: Objective, x: Array, scale: Factor, reach: float) -> Array:
+    """Take Newton's step where it is too long for a round, or the first part that rises enough.
 
-    The whole step or a part of it, whichever first keeps half of the rise that it promises.
+    A parabola rises by half of what its slope promises for the whole step, so a quarter is enough.
     """
     assert objective.gradient is not None
     slope = objective.gradient(x)
@@ -72,7 +72,7 @@ def _leap(objective: Objective, x: Array, scale: Factor, reach: float) -> Array:
         return x
     step, here = scale.solve(slope), objective.value(x)
     for part in PARTS:
-        if objective.value(x + part * step) - here >= part * size**2 / 2:
+        if objective.value(x + part * step) - here >= part * size**2 / 4:
             return np.asarray(x + part * step)
     return x
 

@@ -34,7 +34,7 @@ REACHED = 1e-6  # standard errors from a constraint: at it
 # it or less and the rest enters psi squared; where the end is near, and differences are central;
 # and what single precision may leave.
 STATIONARY, NEAR, ROUNDED = 2e-4, 3e-2, 1e-2
-LARGEST = 1e4  # times root / |g|: a multiplier where constraints alone hold psi
+LARGEST = 1e4  # times root / |g|: a multiplier where constraints hold all of psi but 1e-4
 CG_RTOL, INDEPENDENT = 1e-6, 1e-12  # of a solution; of directions that differ
 SMALLEST_COSINE = 1e-3  # of a correction and its step, below which it is skipped
 SOFT, STIFF = 0.05, 20.0  # curvature along any direction; that of the log-likelihood is one
